@@ -1,0 +1,48 @@
+/*
+ * What a cell is to be. Plain data of a fixed size, without pointers: it travels in one message and is checked before the first
+ * clone (cell_spec_check). Strings are NUL-terminated within their arrays.
+ */
+#ifndef HC_CELL_SPEC_H
+#define HC_CELL_SPEC_H
+
+#include "base/err.h"
+#include <stdint.h>
+
+enum { CELL_MAX_MOUNTS = 16, CELL_MAX_ETC = 48 };
+
+enum cell_flags {
+    CELL_WRITABLE_ROOT = 1 << 0, /* a private writable layer over the image, still in memory and limited */
+    CELL_TERMINAL = 1 << 1,      /* a private devpts */
+};
+
+struct cell_mount {
+    char path[256]; /* in the cell */
+    uint32_t read_only;
+    uint32_t is_file;
+};
+
+struct cell_spec {
+    uint64_t disk;   /* bytes */
+    uint64_t inodes;
+    uint32_t flags;
+    uint32_t mount_count; /* each has an fd, in this order, in the message */
+    char hostname[64];
+    char work_dir[256];
+    struct cell_mount mounts[CELL_MAX_MOUNTS];
+};
+
+struct job_limits {
+    uint64_t memory, swap; /* bytes */
+    uint64_t cpu_milli;    /* thousandths of a CPU; 0: no quota */
+    uint64_t cpu_shares;
+    uint64_t pids;
+    uint64_t wall, cpu_time; /* µs; 0: none */
+    uint64_t files_open;
+    uint64_t file_size;    /* RLIMIT_FSIZE */
+};
+
+/* Ranges, termination of strings, targets that are absolute and clean. The warden trusts nobody's arithmetic but its own. */
+int cell_spec_check(const struct cell_spec *spec, struct hc_err *err);
+int job_limits_check(const struct job_limits *limits, struct hc_err *err);
+
+#endif

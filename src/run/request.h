@@ -1,0 +1,96 @@
+/*
+ * What was asked for: API.md's run request, held as C. Filled by setters (command line, library) or from JSON (server). It is
+ * checked here for shape; what it means (which language, which limits are allowed) is decided by plan.c.
+ */
+#ifndef HC_RUN_REQUEST_H
+#define HC_RUN_REQUEST_H
+
+#include "run/limits.h"
+
+enum { REQUEST_MAX_FILES = 1024, REQUEST_MAX_MOUNTS = 16, REQUEST_MAX_WORDS = 4096, REQUEST_MAX_STAGES = 16, REQUEST_MAX_TESTS = 256 };
+
+struct words { /* a list of strings, NULL-terminated for execve's sake; each string and the list are malloc'ed */
+    char **item;
+    size_t count;
+};
+
+struct blob {
+    char *data; /* malloc'ed, NUL-terminated */
+    size_t length;
+};
+
+struct request_file {
+    char *path; /* relative to the working directory; no "..", not absolute, no empty component */
+    struct blob content;
+    unsigned mode; /* 0644 unless said otherwise */
+};
+
+struct request_mount {
+    char *host, *path;
+    bool read_only;
+};
+
+struct request_stage {
+    char *name; /* may be NULL */
+    struct words command;
+    struct limits limits; /* only what the stage set */
+};
+
+struct request_test {
+    char *name; /* may be NULL */
+    struct blob input;
+    struct blob expect_stdout;
+    bool has_expect;
+    struct words args;
+    struct limits limits;
+};
+
+struct request {
+    char *language;     /* NULL: decided by entry's name, else the configured default */
+    struct blob code;
+    bool has_code;
+    char *entry;        /* NULL: the language's usual file name */
+    struct words command;
+    bool command_shell; /* command was one string: item[0] goes to `sh -c` */
+    struct request_file *files;
+    size_t file_count;
+    struct blob input;  /* stdin */
+    struct words args, env; /* env items are "K=V" */
+    struct limits limits;
+    char *network, *image; /* NULL: default */
+    int read_only;         /* -1: default, 0, 1 */
+    int allow_weak;        /* -1: as configured, 0, 1. Not in JSON: only the operator says this */
+    struct request_mount *mounts;
+    size_t mount_count;
+    struct request_stage *stages;
+    size_t stage_count;
+    struct request_test *tests;
+    size_t test_count;
+    struct words collect;
+    char *metadata; /* JSON object as text, or NULL */
+    bool async;
+};
+
+struct request *request_new(void);
+void request_free(struct request *request);
+
+/* Every setter copies, and fails with HC_CLASS_REQUEST naming the field. `field` in request_set is one of language, code, entry,
+ * shell (a command string), stdin, network, image, read_only, metadata, or limits.<name>. */
+int request_set(struct request *request, const char *field, const char *value, struct hc_err *err);
+int request_set_code(struct request *request, const char *data, size_t length, struct hc_err *err);
+int request_set_input(struct request *request, const char *data, size_t length, struct hc_err *err);
+int request_add_command(struct request *request, const char *word, struct hc_err *err);
+int request_add_arg(struct request *request, const char *word, struct hc_err *err);
+int request_add_env(struct request *request, const char *name, const char *value, struct hc_err *err);
+int request_add_file(struct request *request, const char *path, const char *data, size_t length, unsigned mode,
+                     struct hc_err *err);
+int request_add_mount(struct request *request, const char *host, const char *path, bool read_only, struct hc_err *err);
+int request_add_collect(struct request *request, const char *pattern, struct hc_err *err);
+/* The whole of API.md's request object. Strict: unknown fields, duplicate keys, wrong types, deep nesting are errors that name
+ * the field (files.data.bin.base64, limits.memory, tests[2].stdin). */
+int request_from_json(struct request *request, const char *text, size_t length, struct hc_err *err);
+
+int words_add(struct words *words, const char *text); /* copies; 0 or -ENOMEM */
+void words_release(struct words *words);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * What happened: the facts of each stage as the warden reported them, the output as it was captured, and the one status that
+ * follows from them. result_to_json writes API.md's result object.
+ */
+#ifndef HC_RUN_RESULT_H
+#define HC_RUN_RESULT_H
+
+#include "run/capture.h"
+#include "run/limits.h"
+#include "run/request.h"
+#include "warden/proto.h"
+
+enum run_status { /* one table in result.c has their words, in this order */
+    RUN_COMPLETED,
+    RUN_ERROR,
+    RUN_COMPILE_ERROR,
+    RUN_TIMEOUT,
+    RUN_OOM,
+    RUN_OUTPUT_LIMIT,
+    RUN_PIDS_LIMIT,
+    RUN_KILLED,
+    RUN_INTERNAL,
+};
+
+struct run_stage {
+    char name[32];         /* "compile", "run" */
+    bool compile;          /* its failure is a compile_error */
+    bool started;          /* exec succeeded */
+    enum run_status status;
+    int exit_code;         /* 124 on a timeout, 128+signal, 126/127 when it could not be exec'ed */
+    int signal;            /* 0: none */
+    struct limits limits;  /* what was in force */
+    struct job_facts facts; /* warden/proto.h */
+    struct hc_err err;     /* why it could not start; class NONE otherwise */
+};
+
+struct result_file {
+    char *path;
+    char type[12];         /* "file", "symlink"; others are skipped */
+    struct blob content;   /* a symlink's target is content */
+    uint64_t size;         /* true size; content may be shorter only when `truncated` */
+    bool truncated;
+};
+
+struct result {
+    char id[40];           /* "run_" + 26 characters, sortable by time */
+    enum run_status status;
+    int exit_code, signal;
+    char language[32], version[64]; /* "" for a plain command */
+    struct run_stage *stages;
+    size_t stage_count;
+    struct capture out, err; /* of the last stage that ran; a failed compile's output is in err */
+    struct result_file *files;
+    size_t file_count;
+    uint32_t isolation;    /* ISOLATION_* bits of warden/proto.h that hold */
+    bool weak;
+    const char *start;     /* "cold", later "warm", "primed", "cached" */
+    uint64_t queue_us, prepare_us, run_us, total_us;
+    int64_t created_at;    /* µs since the epoch */
+    char *metadata;        /* JSON text or NULL */
+    struct hc_err internal; /* for RUN_INTERNAL */
+};
+
+const char *run_status_word(enum run_status status);
+/* The status, exit code and signal of one stage from its facts; of the whole run from its stages. Pure functions. */
+void stage_judge(struct run_stage *stage);
+void result_judge(struct result *result);
+/* One line for people: "killed: used more than 64 MiB of memory; raise --memory". "" for plain success. `text` has 256 bytes. */
+const char *result_summary(const struct result *result, char *text, size_t size);
+/* malloc'ed JSON text, one line or indented; NULL when out of memory. */
+char *result_to_json(const struct result *result, bool pretty);
+void result_release(struct result *result);
+
+#endif
