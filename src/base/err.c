@@ -73,7 +73,7 @@ static int normal_code(int code)
 static void fill(struct hc_err *err, enum hc_class class, int code, const char *format, va_list arguments)
 {
     err->code = code;
-    err->class = (uint32_t)class;
+    err->class = (uint32_t) class;
     err->field[0] = '\0';
     err->remedy[0] = '\0';
     format_into(err->message, sizeof err->message, format, arguments);

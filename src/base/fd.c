@@ -270,8 +270,8 @@ ssize_t hc_recv_fds(int socket, void *data, size_t size, int *fds, size_t max, s
 {
     struct iovec part = {.iov_base = data, .iov_len = size};
     union control_space control;
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
     ssize_t got;
     do
         got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);

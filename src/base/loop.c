@@ -9,8 +9,8 @@
  * - A removed watch is never called again, not even for an event that was fetched before its removal. It is marked dead at
  *   once and freed when the outermost turn ends, because fetched events still point at it.
  * - In one turn, fds go first and timers after: a program that ended just in time is seen to end before its deadline is.
- * - A timer added by a timer's callback waits for the next turn, and sorts after every timer that was already due, so that a callback
- *   that keeps adding timers in the past starves nobody.
+ * - A timer added by a timer's callback waits for the next turn, and sorts after every timer that was already due, so that
+ *   a callback that keeps adding timers in the past starves nobody.
  */
 #include "base/loop.h"
 #include "base/fd.h"
@@ -71,8 +71,7 @@ struct hc_loop *hc_loop_new(void)
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
     loop->timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}; /* NULL marks the timerfd */
-    if (loop->epoll < 0 || loop->timerfd < 0 ||
-        epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->timerfd, &event) < 0) {
+    if (loop->epoll < 0 || loop->timerfd < 0 || epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->timerfd, &event) < 0) {
         int saved = errno;
         hc_loop_free(loop);
         errno = saved;

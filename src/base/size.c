@@ -22,13 +22,13 @@ struct unit {
 #define SECOND ((uint64_t)1000000)
 
 static const struct unit SIZE_UNITS[] = {
-    {"", 1},      {"b", 1},      {"byte", 1},  {"bytes", 1}, {"k", KIB},  {"kb", KIB},  {"kib", KIB}, {"m", MIB},
-    {"mb", MIB},  {"mib", MIB},  {"g", GIB},   {"gb", GIB},  {"gib", GIB}, {"t", TIB},  {"tb", TIB},  {"tib", TIB},
+    {"", 1},     {"b", 1},     {"byte", 1}, {"bytes", 1}, {"k", KIB},   {"kb", KIB}, {"kib", KIB}, {"m", MIB},
+    {"mb", MIB}, {"mib", MIB}, {"g", GIB},  {"gb", GIB},  {"gib", GIB}, {"t", TIB},  {"tb", TIB},  {"tib", TIB},
 };
 
 static const struct unit DURATION_UNITS[] = {
-    {"", SECOND},       {"us", 1},           {"ms", 1000},          {"s", SECOND},
-    {"m", 60 * SECOND}, {"min", 60 * SECOND}, {"h", 3600 * SECOND},
+    {"", SECOND},         {"us", 1}, {"ms", 1000}, {"s", SECOND}, {"m", 60 * SECOND}, {"min", 60 * SECOND},
+    {"h", 3600 * SECOND},
 };
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -148,8 +148,8 @@ int hc_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *valu
     const char *rest = read_decimal(text, &number, &status);
     bool whole = rest != NULL && *rest == '\0' && number.scale == 1;
     if (!whole && status != -ERANGE)
-        return hc_fail(err, HC_CLASS_REQUEST, EINVAL,
-                       "\"%.80s\" is not a whole number from %" PRIu64 " to %" PRIu64, text, low, high);
+        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "\"%.80s\" is not a whole number from %" PRIu64 " to %" PRIu64,
+                       text, low, high);
     if (!whole || number.whole < low || number.whole > high)
         return hc_fail(err, HC_CLASS_REQUEST, ERANGE, "%.80s is not from %" PRIu64 " to %" PRIu64, text, low, high);
     *value = number.whole;
