@@ -4,7 +4,6 @@
  * well-formed text, and a carriage return is always followed by a line feed.
  */
 #include "base/buf.h"
-#include "base/fd.h"
 #include "text/toml_internal.h"
 #include <errno.h>
 #include <stdio.h>
@@ -227,7 +226,8 @@ static int read_escape(struct toml_parser *parser, bool multiline, struct hc_buf
     const char *known = strchr(letters, *parser->at);
     if (known) {
         parser->at++;
-        return hc_buf_add(out, &meanings[known - letters], 1);
+        hc_buf_add(out, &meanings[known - letters], 1);
+        return 0;
     }
     if (toml_accept(parser, 'u'))
         return read_unicode_escape(parser, 4, out);
@@ -287,9 +287,11 @@ int toml_read_string(struct toml_parser *parser, bool allow_multiline, char **da
     }
     struct hc_buf out = HC_BUF_INIT(TOML_MAX_SIZE);
     int rc = read_string_body(parser, start, quote, multiline, &out);
+    if (hc_buf_status(&out) < 0)
+        rc = toml_no_memory(parser);
     if (rc < 0) {
         hc_buf_release(&out);
-        return hc_buf_status(&out) == -ENOMEM ? toml_no_memory(parser) : rc;
+        return rc;
     }
     char *taken = hc_buf_take(&out, length);
     if (!taken)
