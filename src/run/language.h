@@ -36,6 +36,8 @@ const struct language *languages_at(const struct languages *languages, size_t in
  * lists what there is and suggests the nearest. */
 int languages_find(const struct config *config, const char *name, struct language **out, struct hc_err *err);
 int languages_find_by_file(const struct config *config, const char *file_name, struct language **out, struct hc_err *err);
+/* One file, whatever folder it is in. Strict: an unknown key is an error with file and line. */
+int language_read(const char *path, struct language **out, struct hc_err *err);
 void language_free(struct language *language);
 
 bool language_available(const struct language *language, const char **missing);
@@ -52,5 +54,7 @@ void language_version(const struct language *language, char *version, size_t siz
 int language_expand(const struct language *language, const struct language_stage *stage, const char *work_dir,
                     const char *entry, const struct words *sources, const struct limits *limits, struct words *argv,
                     struct hc_err *err);
+/* NULL when every placeholder of one word is known, else what is wrong with it, as the end of a sentence. */
+const char *language_template_check(const char *template);
 
 #endif

@@ -1,0 +1,396 @@
+/*
+ * The languages of this installation: which folders hold them, and how one is found by name, alias or file. A name beats an
+ * alias, an earlier folder beats a later one. The file of a language has its name (language_parse.c insists), so asking for a
+ * language by name opens one file; only an alias, an extension or a mistake reads them all.
+ */
+#include "run/language.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/suggest.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef HC_DATADIR
+#define HC_DATADIR "/usr/local/share"
+#endif
+
+enum { NAME_SIZE = 64, LANGUAGE_LIMIT = 1024, LIST_LIMIT = 256 };
+
+struct entry {
+    struct language *language;
+    size_t rank; /* order of reading: the lower one wins where two claim an alias or an extension */
+};
+
+struct languages {
+    struct entry *item;
+    size_t count;
+};
+
+static int fail_memory(struct hc_err *err)
+{
+    return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory while reading languages");
+}
+
+static void language_free_ptr(struct language **language)
+{
+    language_free(*language);
+}
+
+static void languages_free_ptr(struct languages **languages)
+{
+    languages_free(*languages);
+}
+
+/* ---- folders ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static int add_folder(struct words *folders, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Adds it if it is there. 1: added, 0: not there, or -ENOMEM. */
+static int add_folder(struct words *folders, const char *format, ...)
+{
+    hc_cleanup_free char *path = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&path, format, arguments);
+    va_end(arguments);
+    if (length < 0) {
+        path = NULL;
+        return -ENOMEM;
+    }
+    if (!is_folder(path))
+        return 0;
+    return words_add(folders, path) < 0 ? -ENOMEM : 1;
+}
+
+/* The folder of the file that this code was loaded from: the program, or libhotcell. The dynamic linker knows the program only
+ * by argv[0], which may say anything; the kernel knows better. */
+static int own_folder(char *folder, size_t size)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (dladdr1((void *)(uintptr_t)own_folder, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
+        return -ENOENT;
+    char path[PATH_MAX];
+    if (realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", path) == NULL)
+        return -errno;
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    return (size_t)snprintf(folder, size, "%s", path) < size ? 0 : -ENAMETOOLONG;
+}
+
+static int add_built_in(struct words *folders)
+{
+    const char *named = getenv("HOTCELL_LANGUAGES");
+    if (named != NULL && named[0] != '\0')
+        return add_folder(folders, "%s", named);
+    char own[PATH_MAX];
+    if (own_folder(own, sizeof own) == 0) {
+        /* The build tree; a program copied together with its languages; an installation that was moved. */
+        static const char *const places[] = {"../languages", "languages", "../share/hotcell/languages"};
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            int result = add_folder(folders, "%s/%s", own, places[i]);
+            if (result != 0)
+                return result;
+        }
+    }
+    return add_folder(folders, "%s", HC_DATADIR "/hotcell/languages");
+}
+
+static int add_users(struct words *folders)
+{
+    const char *config = getenv("XDG_CONFIG_HOME");
+    if (config != NULL && config[0] == '/')
+        return add_folder(folders, "%s/hotcell/languages", config);
+    const char *home = getenv("HOME");
+    return home != NULL && home[0] == '/' ? add_folder(folders, "%s/.config/hotcell/languages", home) : 0;
+}
+
+/* A folder that the configuration names must exist: a silent typo there would look like a missing language. */
+static int find_folders(const struct config *config, struct words *folders, struct hc_err *err)
+{
+    for (size_t i = 0; config != NULL && i < config->language_paths.count; i++) {
+        const char *path = config->language_paths.item[i];
+        int result = add_folder(folders, "%s", path);
+        if (result < 0)
+            return fail_memory(err);
+        if (result == 0) {
+            hc_fail(err, HC_CLASS_REQUEST, ENOENT, "the folder of languages %s does not exist", path);
+            return hc_err_field(err, "languages.paths"), -ENOENT;
+        }
+    }
+    if (add_users(folders) < 0 || add_folder(folders, "/etc/hotcell/languages") < 0)
+        return fail_memory(err);
+    int result = add_built_in(folders);
+    if (result < 0)
+        return fail_memory(err);
+    if (result == 0) {
+        hc_fail(err, HC_CLASS_HOST, ENOENT, "hotcell's own languages are not installed: %s does not exist",
+                getenv("HOTCELL_LANGUAGES") != NULL ? getenv("HOTCELL_LANGUAGES") : HC_DATADIR "/hotcell/languages");
+        return hc_err_remedy(err, "install hotcell again, or set HOTCELL_LANGUAGES to the folder"), -ENOENT;
+    }
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static const struct language *find_name(const struct languages *languages, const char *name)
+{
+    for (size_t i = 0; i < languages->count; i++)
+        if (strcmp(languages->item[i].language->name, name) == 0)
+            return languages->item[i].language;
+    return NULL;
+}
+
+static int add_language(struct languages *languages, const char *path, struct hc_err *err)
+{
+    HC_CLEANUP(language_free_ptr) struct language *language = NULL;
+    int result = language_read(path, &language, err);
+    if (result < 0 || find_name(languages, language->name) != NULL)
+        return result;
+    if (languages->count == LANGUAGE_LIMIT)
+        return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "there are more than %d languages", LANGUAGE_LIMIT);
+    struct entry *item = reallocarray(languages->item, languages->count + 1, sizeof *item);
+    if (item == NULL)
+        return fail_memory(err);
+    languages->item = item;
+    item[languages->count] = (struct entry){.language = HC_TAKE_PTR(language), .rank = languages->count};
+    languages->count++;
+    return 0;
+}
+
+static int is_language_file(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return entry->d_name[0] != '.' && dot != NULL && strcmp(dot, ".toml") == 0;
+}
+
+static int load_folder(struct languages *languages, const char *folder, struct hc_err *err)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, is_language_file, alphasort);
+    if (count < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "cannot list the languages in %s", folder);
+    int result = 0;
+    for (int i = 0; i < count; i++) {
+        hc_cleanup_free char *path = NULL;
+        if (result == 0 && asprintf(&path, "%s/%s", folder, entries[i]->d_name) < 0) {
+            path = NULL;
+            result = fail_memory(err);
+        }
+        if (result == 0)
+            result = add_language(languages, path, err);
+        free(entries[i]);
+    }
+    free(entries);
+    return result;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(((const struct entry *)left)->language->name, ((const struct entry *)right)->language->name);
+}
+
+static int load(const struct words *folders, struct languages **out, struct hc_err *err)
+{
+    HC_CLEANUP(languages_free_ptr) struct languages *languages = calloc(1, sizeof *languages);
+    if (languages == NULL)
+        return fail_memory(err);
+    for (size_t i = 0; i < folders->count; i++) {
+        int result = load_folder(languages, folders->item[i], err);
+        if (result < 0)
+            return result;
+    }
+    if (languages->count > 0)
+        qsort(languages->item, languages->count, sizeof *languages->item, by_name);
+    *out = HC_TAKE_PTR(languages);
+    return 0;
+}
+
+int languages_load(const struct config *config, struct languages **out, struct hc_err *err)
+{
+    HC_CLEANUP(words_release) struct words folders = {0};
+    int result = find_folders(config, &folders, err);
+    return result < 0 ? result : load(&folders, out, err);
+}
+
+void languages_free(struct languages *languages)
+{
+    if (languages == NULL)
+        return;
+    for (size_t i = 0; i < languages->count; i++)
+        language_free(languages->item[i].language);
+    free(languages->item);
+    free(languages);
+}
+
+size_t languages_count(const struct languages *languages)
+{
+    return languages->count;
+}
+
+const struct language *languages_at(const struct languages *languages, size_t index)
+{
+    return languages->item[index].language;
+}
+
+/* ---- one of them ---- */
+
+/* "  Python3 " → "python3". false: no language can have this name. */
+static bool normalise(const char *name, char *text, size_t size)
+{
+    while (isspace((unsigned char)*name))
+        name++;
+    size_t length = strlen(name);
+    while (length > 0 && isspace((unsigned char)name[length - 1]))
+        length--;
+    if (length == 0 || length >= size)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        text[i] = (char)tolower((unsigned char)name[i]);
+    text[length] = '\0';
+    return true;
+}
+
+static bool has_word(const struct words *words, const char *text, bool fold)
+{
+    for (size_t i = 0; i < words->count; i++)
+        if ((fold ? strcasecmp : strcmp)(words->item[i], text) == 0)
+            return true;
+    return false;
+}
+
+/* The first in order of reading that claims `text` as an alias or, `fold` apart, as an extension. */
+static struct entry *find_claim(const struct languages *languages, bool extension, const char *text, bool fold)
+{
+    struct entry *best = NULL;
+    for (size_t i = 0; i < languages->count; i++) {
+        struct entry *entry = &languages->item[i];
+        const struct words *words = extension ? &entry->language->extensions : &entry->language->aliases;
+        if (has_word(words, text, fold) && (best == NULL || entry->rank < best->rank))
+            best = entry;
+    }
+    return best;
+}
+
+static const char *list_names(const struct languages *languages, char *text, size_t size)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < languages->count; i++) {
+        const char *name = languages->item[i].language->name;
+        if (length + strlen(name) + sizeof ", …" >= size) {
+            snprintf(text + length, size - length, ", …");
+            break;
+        }
+        length += (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", name);
+    }
+    return text;
+}
+
+static int fail_unknown(const struct languages *languages, const char *name, struct hc_err *err)
+{
+    char list[LIST_LIMIT];
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "there is no language \"%.64s\"; there are %s", name,
+            list_names(languages, list, sizeof list));
+    hc_err_field(err, "language");
+    size_t count = 0, limit = 0;
+    for (size_t i = 0; i < languages->count; i++)
+        limit += 1 + languages->item[i].language->aliases.count;
+    hc_cleanup_free const char **words = calloc(limit + 1, sizeof *words);
+    for (size_t i = 0; words != NULL && i < languages->count; i++) {
+        const struct language *language = languages->item[i].language;
+        words[count++] = language->name;
+        for (size_t j = 0; j < language->aliases.count; j++)
+            words[count++] = language->aliases.item[j];
+    }
+    const char *near = words != NULL ? hc_suggest(name, words, count) : NULL;
+    if (near != NULL)
+        hc_err_remedy(err, "did you mean \"%s\"?", near);
+    return -EINVAL;
+}
+
+/* 1: found, 0: no file of that name, or negative. */
+static int find_direct(const struct words *folders, const char *name, struct language **out, struct hc_err *err)
+{
+    if (strchr(name, '/') != NULL || name[0] == '.')
+        return 0;
+    for (size_t i = 0; i < folders->count; i++) {
+        char path[PATH_MAX];
+        if ((size_t)snprintf(path, sizeof path, "%s/%s.toml", folders->item[i], name) >= sizeof path ||
+            access(path, F_OK) < 0)
+            continue;
+        int result = language_read(path, out, err);
+        return result < 0 ? result : 1;
+    }
+    return 0;
+}
+
+int languages_find(const struct config *config, const char *name, struct language **out, struct hc_err *err)
+{
+    HC_CLEANUP(words_release) struct words folders = {0};
+    int result = find_folders(config, &folders, err);
+    if (result < 0)
+        return result;
+    char wanted[NAME_SIZE];
+    bool possible = normalise(name, wanted, sizeof wanted);
+    if (possible && (result = find_direct(&folders, wanted, out, err)) != 0)
+        return result < 0 ? result : 0;
+    HC_CLEANUP(languages_free_ptr) struct languages *languages = NULL;
+    if ((result = load(&folders, &languages, err)) < 0)
+        return result;
+    struct entry *entry = possible ? find_claim(languages, false, wanted, false) : NULL;
+    if (entry == NULL)
+        return fail_unknown(languages, name, err);
+    *out = HC_TAKE_PTR(entry->language);
+    return 0;
+}
+
+int languages_find_by_file(const struct config *config, const char *file_name, struct language **out,
+                           struct hc_err *err)
+{
+    const char *base = strrchr(file_name, '/') != NULL ? strrchr(file_name, '/') + 1 : file_name;
+    const char *dot = strrchr(base, '.');
+    HC_CLEANUP(languages_free_ptr) struct languages *languages = NULL;
+    int result = languages_load(config, &languages, err);
+    if (result < 0)
+        return result;
+    /* Case matters first (.C is C++), then it does not (MAIN.PY). */
+    struct entry *entry = NULL;
+    if (dot != NULL && (entry = find_claim(languages, true, dot, false)) == NULL)
+        entry = find_claim(languages, true, dot, true);
+    if (entry == NULL) {
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "no language is known for the file \"%.128s\"", base);
+        hc_err_field(err, "language");
+        return hc_err_remedy(err, "name the language, as in --language python"), -EINVAL;
+    }
+    *out = HC_TAKE_PTR(entry->language);
+    return 0;
+}
+
+bool language_available(const struct language *language, const char **missing)
+{
+    for (size_t i = 0; i < language->needs.count; i++) {
+        if (access(language->needs.item[i], R_OK) == 0 || access(language->needs.item[i], X_OK) == 0)
+            continue;
+        if (missing != NULL)
+            *missing = language->needs.item[i];
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,147 @@
+/*
+ * Commands of a language, from template to argv. A template is checked when its file is read (language_template_check), so
+ * that expanding it later fails only for what the request brings: too many words, or no memory.
+ */
+#include "run/language.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_LIMIT = 128 * 1024 }; /* execve's MAX_ARG_STRLEN */
+
+enum placeholder {
+    PLACE_ENTRY,
+    PLACE_SOURCES,
+    PLACE_OUT,
+    PLACE_STEM,
+    PLACE_DIR,
+    PLACE_MEMORY,
+    PLACE_CPUS,
+    PLACE_COUNT
+};
+
+static const char *const placeholder_names[PLACE_COUNT] = {"{entry}", "{sources}", "{out}", "{stem}",
+                                                           "{dir}",   "{memory}",  "{cpus}"};
+
+struct values {
+    const char *text[PLACE_COUNT]; /* {sources} has none: it is a word of its own */
+};
+
+/* The placeholder that `text` begins with, or -1. */
+static int placeholder_at(const char *text)
+{
+    for (int i = 0; i < PLACE_COUNT; i++)
+        if (strncmp(text, placeholder_names[i], strlen(placeholder_names[i])) == 0)
+            return i;
+    return -1;
+}
+
+const char *language_template_check(const char *template)
+{
+    for (const char *at = template; *at != '\0';) {
+        int place = *at == '{' && at[1] != '{' ? placeholder_at(at) : -1;
+        if (place == PLACE_SOURCES && strcmp(template, placeholder_names[place]) != 0)
+            return "has {sources} inside a word; it must be a word of its own";
+        if (place >= 0)
+            at += strlen(placeholder_names[place]);
+        else if ((at[0] == '{' || at[0] == '}') && at[1] == at[0])
+            at += 2;
+        else if (at[0] == '{' || at[0] == '}')
+            return "has an unknown placeholder; known are {entry} {sources} {out} {stem} {dir} {memory} {cpus}, and {{ "
+                   "}} "
+                   "for braces";
+        else
+            at++;
+    }
+    return NULL;
+}
+
+/* "main.py", or "./-main.py": a name is never an option. */
+static char *file_word(const char *name)
+{
+    char *word = NULL;
+    return asprintf(&word, "%s%s", name[0] == '-' ? "./" : "", name) < 0 ? NULL : word;
+}
+
+static int add_file_word(struct words *argv, const char *name)
+{
+    hc_cleanup_free char *word = file_word(name);
+    return word == NULL ? -ENOMEM : words_add(argv, word);
+}
+
+static int add_expanded(struct words *argv, const char *template, const struct values *values)
+{
+    struct hc_buf word = HC_BUF_INIT(WORD_LIMIT);
+    for (const char *at = template; *at != '\0';) {
+        int place = *at == '{' ? placeholder_at(at) : -1;
+        if (place >= 0) {
+            hc_buf_add_str(&word, values->text[place]);
+            at += strlen(placeholder_names[place]);
+        } else {
+            hc_buf_add(&word, at, 1);
+            at += (at[0] == '{' || at[0] == '}') ? 2 : 1;
+        }
+    }
+    int status = hc_buf_status(&word);
+    if (status < 0) {
+        hc_buf_release(&word);
+        return status;
+    }
+    hc_cleanup_free char *text = hc_buf_take(&word, NULL);
+    return text == NULL ? -ENOMEM : words_add(argv, text);
+}
+
+static int expand(const struct words *command, const struct values *values, const struct words *sources,
+                  struct words *argv)
+{
+    int result = 0;
+    for (size_t i = 0; i < command->count && result == 0; i++) {
+        if (strcmp(command->item[i], placeholder_names[PLACE_SOURCES]) != 0) {
+            result = add_expanded(argv, command->item[i], values);
+            continue;
+        }
+        for (size_t j = 0; j < sources->count && result == 0; j++)
+            result = add_file_word(argv, sources->item[j]);
+    }
+    return result;
+}
+
+static uint64_t limit_of(const struct limits *limits, enum limit_id id)
+{
+    return limits != NULL ? limits->value[id] : limit_table[id].initial;
+}
+
+int language_expand(const struct language *language, const struct language_stage *stage, const char *work_dir,
+                    const char *entry, const struct words *sources, const struct limits *limits, struct words *argv,
+                    struct hc_err *err)
+{
+    const char *base = strrchr(entry, '/') != NULL ? strrchr(entry, '/') + 1 : entry;
+    const char *dot = strrchr(base, '.');
+    int stem_length = dot != NULL && dot != base ? (int)(dot - base) : (int)strlen(base);
+    char memory[32], cpus[32];
+    uint64_t mib = limit_of(limits, LIMIT_MEMORY) >> 20;
+    snprintf(memory, sizeof memory, "%" PRIu64, mib > 0 ? mib : 1);
+    snprintf(cpus, sizeof cpus, "%" PRIu64, (limit_of(limits, LIMIT_CPUS) + 999) / 1000);
+
+    hc_cleanup_free char *entry_word = file_word(entry);
+    hc_cleanup_free char *stem = NULL;
+    if (entry_word == NULL || asprintf(&stem, "%.*s", stem_length, base) < 0) {
+        stem = NULL;
+        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    }
+    const struct values values = {{entry_word, "", LANGUAGE_OUT, stem, work_dir, memory, cpus}};
+    struct words made = {0};
+    int result = expand(&stage->command, &values, sources, &made);
+    if (result < 0) {
+        words_release(&made);
+        return hc_fail_errno(err, result == -ENOMEM ? HC_CLASS_OURS : HC_CLASS_REQUEST, -result,
+                             "cannot make the command of %s for %s", language->name, entry);
+    }
+    *argv = made;
+    return 0;
+}
