@@ -11,7 +11,7 @@
 /* Indexed by enum hc_class. NONE stands for success, so that callers need no branch of their own. */
 static const struct hc_class_info CLASSES[] = {
     [HC_CLASS_NONE] = {HC_CLASS_NONE, "none", 0, 200, 0},
-    [HC_CLASS_OURS] = {HC_CLASS_OURS, "internal", 125, 500, -32603},
+    [HC_CLASS_OURS] = {HC_CLASS_OURS, "ours", 125, 500, -32603},
     [HC_CLASS_PROGRAM] = {HC_CLASS_PROGRAM, "program", 1, 200, -32001},
     [HC_CLASS_REQUEST] = {HC_CLASS_REQUEST, "request", 2, 400, -32602},
     [HC_CLASS_HOST] = {HC_CLASS_HOST, "host", 125, 503, -32000},
