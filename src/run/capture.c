@@ -33,9 +33,8 @@ static size_t allocation_for(const struct capture *capture, size_t length)
 {
     size_t size = FIRST_ALLOCATION;
 
-    while (size < length) {
+    while (size < length)
         size *= 2;
-    }
     return size < capture->cap ? size : capture->cap;
 }
 
@@ -43,13 +42,11 @@ static int head_grow(struct capture *capture, size_t length)
 {
     size_t wanted = allocation_for(capture, length);
 
-    if (length == 0 || (capture->head && wanted == allocation_for(capture, capture->head_length))) {
+    if (length == 0 || (capture->head && wanted == allocation_for(capture, capture->head_length)))
         return 0;
-    }
     char *grown = realloc(capture->head, wanted);
-    if (!grown) {
+    if (!grown)
         return -ENOMEM;
-    }
     capture->head = grown;
     return 0;
 }
@@ -74,13 +71,11 @@ static int start_ring(struct capture *capture, const char **data, size_t *length
     size_t ring_size = capture->cap - capture->cap / 2;
     size_t fits = capture->cap - capture->head_length;
 
-    if (head_grow(capture, capture->cap) < 0) {
+    if (head_grow(capture, capture->cap) < 0)
         return -ENOMEM;
-    }
     char *ring = malloc(ring_size);
-    if (!ring) {
+    if (!ring)
         return -ENOMEM;
-    }
     memcpy(capture->head + capture->head_length, *data, fits);
     capture->head_length = capture->cap / 2;
     memcpy(ring, capture->head + capture->head_length, ring_size);
@@ -96,19 +91,16 @@ int capture_add(struct capture *capture, const char *data, size_t length)
 {
     uint64_t total = capture->total + length;
 
-    if (length == 0) {
+    if (length == 0)
         return 0;
-    }
     if (total <= capture->cap) {
-        if (head_grow(capture, total) < 0) {
+        if (head_grow(capture, total) < 0)
             return -ENOMEM;
-        }
         memcpy(capture->head + capture->head_length, data, length);
         capture->head_length += length;
     } else if (capture->cap > 0) {
-        if (!capture->ring && start_ring(capture, &data, &length) < 0) {
+        if (!capture->ring && start_ring(capture, &data, &length) < 0)
             return -ENOMEM;
-        }
         ring_add(capture, data, length);
     }
     capture->total = total;
@@ -125,17 +117,14 @@ static size_t head_shown(const struct capture *capture)
 {
     size_t length = capture->head_length;
 
-    if (!capture->ring) {
+    if (!capture->ring)
         return length;
-    }
     for (size_t back = 1; back <= 3 && back <= length; back++) {
         unsigned char byte = (unsigned char)capture->head[length - back];
-        if (byte >= 0xc0) {
+        if (byte >= 0xc0)
             return sequence_length(byte) > back ? length - back : length;
-        }
-        if (byte < 0x80) {
+        if (byte < 0x80)
             break;
-        }
     }
     return length;
 }
@@ -147,9 +136,8 @@ static size_t ring_hidden(const struct capture *capture)
 
     while (hidden < 3 && hidden < capture->ring_length) {
         unsigned char byte = (unsigned char)capture->ring[(capture->ring_start + hidden) % capture->ring_size];
-        if ((byte & 0xc0) != 0x80) {
+        if ((byte & 0xc0) != 0x80)
             break;
-        }
         hidden++;
     }
     return hidden;
@@ -172,12 +160,10 @@ char *capture_text(const struct capture *capture, size_t *length)
                                          missing == 1 ? "" : "s");
     }
     char *text = malloc(head + marker_length + tail + 1);
-    if (!text) {
+    if (!text)
         return NULL;
-    }
-    if (head > 0) {
+    if (head > 0)
         memcpy(text, capture->head, head);
-    }
     memcpy(text + head, marker, marker_length);
     size_t end = head + marker_length;
     for (size_t done = 0; done < tail;) {

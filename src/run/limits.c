@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,11 +45,9 @@ const struct limit_info limit_table[LIMIT_COUNT] = {
 
 int limit_find(const char *name)
 {
-    for (int id = 0; id < LIMIT_COUNT; id++) {
-        if (strcmp(limit_table[id].name, name) == 0) {
+    for (int id = 0; id < LIMIT_COUNT; id++)
+        if (strcmp(limit_table[id].name, name) == 0)
             return id;
-        }
-    }
     return -1;
 }
 
@@ -84,9 +81,8 @@ static int check_bounds(enum limit_id id, uint64_t value, struct hc_err *err)
     const struct limit_info *info = &limit_table[id];
     char given[32], bound[32];
 
-    if (value >= info->low && value <= info->high) {
+    if (value >= info->low && value <= info->high)
         return 0;
-    }
     bool small = value < info->low;
     if (small && info->kind == LIMIT_KIND_DURATION) {
         hc_fail(err, HC_CLASS_REQUEST, ERANGE, "%s must be more than 0", info->name);
@@ -118,7 +114,7 @@ int limit_parse(enum limit_id id, const char *text, uint64_t *value, struct hc_e
         break;
     case LIMIT_KIND_MILLI:
         status = hc_parse_decimal(text, 0, 1e9, &decimal, err);
-        parsed = status < 0 ? 0 : (uint64_t)llround(decimal * 1000);
+        parsed = status < 0 ? 0 : (uint64_t)(decimal * 1000 + 0.5);
         break;
     }
     if (status < 0) {
@@ -127,9 +123,8 @@ int limit_parse(enum limit_id id, const char *text, uint64_t *value, struct hc_e
         return status;
     }
     status = check_bounds(id, parsed, err);
-    if (status == 0) {
+    if (status == 0)
         *value = parsed;
-    }
     return status;
 }
 
@@ -146,16 +141,15 @@ int limit_from_number(enum limit_id id, double number, uint64_t *value, struct h
     bool whole = info->kind == LIMIT_KIND_SIZE || info->kind == LIMIT_KIND_NUMBER;
 
     /* Every high bound is far below 2^53, so the comparisons are exact; NaN fails all of them. */
-    if (!(scaled >= 0 && scaled <= (double)info->high) || (whole && scaled != floor(scaled))) {
+    if (!(scaled >= 0 && scaled <= (double)info->high) || (whole && scaled != (double)(uint64_t)scaled)) {
         hc_fail(err, HC_CLASS_REQUEST, ERANGE, "%s of %g is not accepted", info->name, number);
         fail_field(id, err);
         return -ERANGE;
     }
-    uint64_t rounded = (uint64_t)llround(scaled);
+    uint64_t rounded = (uint64_t)(scaled + 0.5);
     int status = check_bounds(id, rounded, err);
-    if (status == 0) {
+    if (status == 0)
         *value = rounded;
-    }
     return status;
 }
 
@@ -175,9 +169,8 @@ const char *limit_format(enum limit_id id, uint64_t value, char *text, size_t si
         for (size_t end = strlen(text); end > 0 && (text[end - 1] == '0' || text[end - 1] == '.'); end--) {
             bool point = text[end - 1] == '.';
             text[end - 1] = '\0';
-            if (point) {
+            if (point)
                 break;
-            }
         }
         return text;
     case LIMIT_KIND_NUMBER:

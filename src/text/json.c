@@ -25,23 +25,19 @@ static bool deeper_than(const json_t *value, size_t left)
     const char *key;
     size_t index;
 
-    if (!json_is_object(value) && !json_is_array(value)) {
+    if (!json_is_object(value) && !json_is_array(value))
         return false;
-    }
-    if (left == 0) {
+    if (left == 0)
         return true;
-    }
     json_object_foreach((json_t *)value, key, item)
     {
-        if (deeper_than(item, left - 1)) {
+        if (deeper_than(item, left - 1))
             return true;
-        }
     }
     json_array_foreach(value, index, item)
     {
-        if (deeper_than(item, left - 1)) {
+        if (deeper_than(item, left - 1))
             return true;
-        }
     }
     return false;
 }
@@ -49,15 +45,13 @@ static bool deeper_than(const json_t *value, size_t left)
 int hc_json_read(const char *text, size_t length, size_t depth, json_t **out, struct hc_err *err)
 {
     json_error_t where;
-    json_t *value =
-        json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
+    json_t *value = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
 
     if (!value) {
-        if (json_error_code(&where) == json_error_out_of_memory) {
+        if (json_error_code(&where) == json_error_out_of_memory)
             return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
-        }
-        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "not valid JSON: line %d, column %d: %s", where.line, where.column,
-                       where.text);
+        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "not valid JSON: line %d, column %d: %s", where.line,
+                       where.column, where.text);
     }
     if (deeper_than(value, depth)) {
         json_decref(value);
@@ -77,9 +71,8 @@ static int shortest_precision(double number)
     for (int digits = 1; digits < 17; digits++) {
         char text[64];
         snprintf(text, sizeof(text), "%.*g", digits, number);
-        if (strtod(text, NULL) == number) {
+        if (strtod(text, NULL) == number)
             return digits;
-        }
     }
     return 17;
 }
@@ -88,12 +81,10 @@ static void write_scalar(const json_t *value, struct hc_buf *buf)
 {
     size_t flags = JSON_ENCODE_ANY;
 
-    if (json_is_real(value)) {
+    if (json_is_real(value))
         flags |= JSON_REAL_PRECISION(shortest_precision(json_real_value(value)));
-    }
-    if (json_dump_callback(value, add_piece, buf, flags) != 0 && buf->status == 0) {
+    if (json_dump_callback(value, add_piece, buf, flags) != 0 && buf->status == 0)
         buf->status = -ENOMEM;
-    }
 }
 
 static void write_string(const char *text, struct hc_buf *buf)
@@ -111,9 +102,8 @@ static void write_string(const char *text, struct hc_buf *buf)
 /* `depth` is 0 or more for indented text, -1 for one line. */
 static void new_line(struct hc_buf *buf, int depth)
 {
-    if (depth >= 0) {
+    if (depth >= 0)
         hc_buf_printf(buf, "\n%*s", depth * 2, "");
-    }
 }
 
 static void write_value(const json_t *value, int depth, struct hc_buf *buf)
@@ -146,9 +136,8 @@ static void write_value(const json_t *value, int depth, struct hc_buf *buf)
         write_value(item, inner, buf);
         comma = ",";
     }
-    if (count > 0) {
+    if (count > 0)
         new_line(buf, depth);
-    }
     hc_buf_add_str(buf, object ? "}" : "]");
 }
 
@@ -157,9 +146,8 @@ char *hc_json_write(const json_t *value, bool pretty)
     /* What is written was bounded when it was gathered. */
     struct hc_buf buf = HC_BUF_INIT(SIZE_MAX / 2);
 
-    if (!value) {
+    if (!value)
         return NULL;
-    }
     write_value(value, pretty ? 0 : -1, &buf);
     return hc_buf_take(&buf, NULL);
 }
@@ -174,20 +162,17 @@ json_t *hc_json_text_lossy(const char *text)
     size_t length = strlen(text);
     json_t *whole = json_stringn(text, length);
 
-    if (whole) {
+    if (whole)
         return whole;
-    }
     char *copy = malloc(length + 1);
-    if (!copy) {
+    if (!copy)
         return NULL;
-    }
     memcpy(copy, text, length + 1);
     for (size_t at = 0; at < length;) {
         json_t *probe = NULL;
         size_t size = 0;
-        while (!probe && size < 4 && at + size < length) {
+        while (!probe && size < 4 && at + size < length)
             probe = json_stringn(copy + at, ++size);
-        }
         if (!probe) {
             copy[at] = '?';
             size = 1;
