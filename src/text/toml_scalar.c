@@ -253,7 +253,7 @@ static int read_based(struct toml_parser *parser, struct word word, int base, st
 
 static int read_decimal(struct toml_parser *parser, struct word word, struct toml_value *value)
 {
-    static const char bad[] = "is not a valid number";
+    static const char bad[] = "is not a valid number; a string needs quotes";
     char digits[TOML_MAX_NUMBER + 1], *out = digits;
     const char *p = word.text, *end = word.text + word.length;
     if (*p == '+' || *p == '-')
