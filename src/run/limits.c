@@ -180,6 +180,15 @@ const char *limit_format(enum limit_id id, uint64_t value, char *text, size_t si
     return text;
 }
 
+const char *limit_option(enum limit_id id, char *text, size_t size)
+{
+    snprintf(text, size, "--%s", limit_table[id].name);
+    for (char *at = text; *at != '\0'; at++)
+        if (*at == '_')
+            *at = '-';
+    return text;
+}
+
 /* cpu_time 0 is "none": larger than any other. */
 static uint64_t rank(enum limit_id id, uint64_t value)
 {

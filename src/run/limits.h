@@ -49,6 +49,8 @@ int limit_parse(enum limit_id id, const char *text, uint64_t *value, struct hc_e
 int limit_from_number(enum limit_id id, double number, uint64_t *value, struct hc_err *err);
 /* "64 MiB", "2 s", "0.5", "100"; "none" for a cpu_time of 0. `text` has at least 32 bytes. */
 const char *limit_format(enum limit_id id, uint64_t value, char *text, size_t size);
+/* "--cpu-time" for LIMIT_CPU_TIME. `text` has at least 32 bytes. */
+const char *limit_option(enum limit_id id, char *text, size_t size);
 /* What is in force: each of `asked`, else of `defaults`, else the table's. A value over its ceiling (where the ceiling is set) that was asked for is an
  * error that names both; a default over the ceiling is lowered to it. */
 int limits_resolve(const struct limits *asked, const struct limits *defaults, const struct limits *ceilings,

@@ -61,8 +61,21 @@ struct result {
     struct hc_err internal; /* for RUN_INTERNAL */
 };
 
+/*
+ * Figures in `usage` of the JSON: times are the job's, by its cgroup where facts.counted has ISOLATION_CPU, else by wait4 (which misses
+ * children that nobody waited for). memory_peak is the whole job's where counted has ISOLATION_MEMORY; else it is the largest process's
+ * resident size by wait4, and `isolation.layers` lacks "memory", which says so. pids_peak is null where it was not counted. The run's own usage
+ * adds the times of all stages and takes the largest of the peaks.
+ */
+
+/* A new id for a run that was created then (µs since the epoch): "run_" and 26 characters, 48 bits of time and 80 of chance, so
+ * that ids sort by time. `size` is at least 31. 0 or -errno. */
+int result_id(char *id, size_t size, int64_t created_at);
+
 const char *run_status_word(enum run_status status);
-/* The status, exit code and signal of one stage from its facts; of the whole run from its stages. Pure functions. */
+/* The status, exit code and signal of one stage from its facts; of the whole run from its stages, each of which it judges, too. `stages` has only
+ * those that were tried. The run's status is that of the first stage that is not completed; `internal`, once set, goes before all
+ * of them. Pure functions. */
 void stage_judge(struct run_stage *stage);
 void result_judge(struct result *result);
 /* One line for people: "killed: used more than 64 MiB of memory; raise --memory". "" for plain success. `text` has 256 bytes. */

@@ -1,0 +1,217 @@
+/*
+ * From facts to words. Nothing here reads what the guest wrote: a category is claimed only where a counter, a deadline of ours or
+ * a wait status proves it. A program that prints "Killed" or exits with 137 of its own accord is not diagnosed as out of memory.
+ */
+#include "run/diagnose.h"
+
+#include "base/size.h"
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct run_stage *result_decisive_stage(const struct result *result)
+{
+    for (size_t i = 0; i < result->stage_count; i++)
+        if (result->stages[i].status != RUN_COMPLETED)
+            return &result->stages[i];
+    return result->stage_count > 0 ? &result->stages[result->stage_count - 1] : NULL;
+}
+
+static void evidence(struct diagnosis *d, const char *name, double value)
+{
+    if (d->evidence_count < DIAGNOSIS_MAX_EVIDENCE) {
+        d->evidence[d->evidence_count].name = name;
+        d->evidence[d->evidence_count++].value = value;
+    }
+}
+
+#define SAY(d, ...) snprintf((d)->message, sizeof((d)->message), __VA_ARGS__)
+
+static const char *in_force(const struct run_stage *stage, enum limit_id id, char *text, size_t size)
+{
+    return limit_format(id, stage->limits.value[id], text, size);
+}
+
+static void claim(struct diagnosis *d, const char *category, const char *error_type, int limit)
+{
+    d->category = category;
+    d->limit = limit;
+    snprintf(d->error_type, sizeof(d->error_type), "%s", error_type);
+}
+
+static void diagnose_timeout(const struct run_stage *stage, struct diagnosis *d)
+{
+    char limit[32];
+
+    if (stage->facts.end == JOB_CPU_TIME) {
+        claim(d, "timeout", "cpu_time", LIMIT_CPU_TIME);
+        SAY(d, "used up its %s of CPU time", in_force(stage, LIMIT_CPU_TIME, limit, sizeof(limit)));
+        evidence(d, "cpu_ms", (double)stage->facts.cpu / 1000);
+        evidence(d, "cpu_time_limit_ms", (double)stage->limits.value[LIMIT_CPU_TIME] / 1000);
+        return;
+    }
+    claim(d, "timeout", "wall_clock", LIMIT_TIMEOUT);
+    SAY(d, "timed out after %s", in_force(stage, LIMIT_TIMEOUT, limit, sizeof(limit)));
+    evidence(d, "wall_ms", (double)stage->facts.wall / 1000);
+    evidence(d, "timeout_ms", (double)stage->limits.value[LIMIT_TIMEOUT] / 1000);
+    evidence(d, "cpu_ms", (double)stage->facts.cpu / 1000);
+}
+
+static void diagnose_memory(const struct run_stage *stage, struct diagnosis *d)
+{
+    char limit[32];
+
+    claim(d, "memory", "oom_kill", LIMIT_MEMORY);
+    SAY(d, "killed: used more than %s of memory", in_force(stage, LIMIT_MEMORY, limit, sizeof(limit)));
+    evidence(d, "oom_kills", (double)stage->facts.oom_kills);
+    evidence(d, "memory_peak", (double)stage->facts.memory_peak);
+    evidence(d, "memory_limit", (double)stage->limits.value[LIMIT_MEMORY]);
+}
+
+static void diagnose_output(const struct result *result, const struct run_stage *stage, struct diagnosis *d)
+{
+    char limit[32];
+
+    claim(d, "output", "output_flood", LIMIT_OUTPUT);
+    SAY(d, "killed: wrote far more than the output limit of %s", in_force(stage, LIMIT_OUTPUT, limit, sizeof(limit)));
+    evidence(d, "stdout_bytes", (double)result->out.total);
+    evidence(d, "stderr_bytes", (double)result->err.total);
+    evidence(d, "output_limit", (double)stage->limits.value[LIMIT_OUTPUT]);
+}
+
+static void diagnose_pids(const struct run_stage *stage, struct diagnosis *d)
+{
+    char limit[32];
+
+    claim(d, "pids", "fork_denied", LIMIT_PIDS);
+    SAY(d, "could not start %llu process%s: the limit is %s", (unsigned long long)stage->facts.pids_denied,
+        stage->facts.pids_denied == 1 ? "" : "es", in_force(stage, LIMIT_PIDS, limit, sizeof(limit)));
+    evidence(d, "pids_denied", (double)stage->facts.pids_denied);
+    evidence(d, "pids_peak", (double)stage->facts.pids_peak);
+    evidence(d, "pids_limit", (double)stage->limits.value[LIMIT_PIDS]);
+}
+
+static void diagnose_signal(const struct run_stage *stage, struct diagnosis *d)
+{
+    const char *name = sigabbrev_np(stage->signal), *meaning = sigdescr_np(stage->signal);
+    char type[32], words[64] = "";
+
+    snprintf(type, sizeof(type), name ? "SIG%s" : "signal", name);
+    snprintf(words, sizeof(words), "%s", meaning ? meaning : "");
+    words[0] = (char)tolower((unsigned char)words[0]);
+    claim(d, "signal", type, -1);
+    if (name && meaning)
+        SAY(d, "ended by signal %d (%s, %s)", stage->signal, type, words);
+    else
+        SAY(d, "ended by signal %d", stage->signal);
+    evidence(d, "signal", stage->signal);
+    if (stage->signal == SIGXFSZ) {
+        d->category = "disk";
+        d->limit = LIMIT_DISK;
+        evidence(d, "disk_limit", (double)stage->limits.value[LIMIT_DISK]);
+    } else if (stage->signal == SIGSYS) {
+        d->category = "permission";
+        snprintf(d->hint, sizeof(d->hint), "it made a system call that a cell does not allow");
+    }
+}
+
+static void diagnose_not_started(const struct run_stage *stage, struct diagnosis *d)
+{
+    bool missing = stage->exit_code == 127;
+
+    claim(d, missing ? "exception" : "permission", missing ? "command_not_found" : "not_executable", -1);
+    SAY(d, "%s", stage->err.message);
+    snprintf(d->hint, sizeof(d->hint), "%s", stage->err.remedy);
+    evidence(d, "errno", stage->err.code);
+}
+
+static void diagnose_killed(const struct run_stage *stage, struct diagnosis *d)
+{
+    bool shutdown = stage->facts.end == JOB_SHUTDOWN;
+
+    claim(d, "signal", shutdown ? "shutdown" : "cancelled", -1);
+    SAY(d, shutdown ? "killed: hotcell is shutting down" : "killed: the run was cancelled");
+    evidence(d, "signal", stage->signal);
+}
+
+static void diagnose_internal(const struct result *result, struct diagnosis *d)
+{
+    claim(d, "internal", hc_class_info((enum hc_class)result->internal.class)->word, -1);
+    SAY(d, "hotcell failed: %s", result->internal.message[0] ? result->internal.message : "no reason was given");
+    snprintf(d->hint, sizeof(d->hint), "%s", result->internal.remedy);
+    evidence(d, "errno", result->internal.code);
+}
+
+static void diagnose_compile(const struct run_stage *stage, struct diagnosis *d)
+{
+    if (stage->signal != 0) {
+        diagnose_signal(stage, d);
+        d->category = "compile";
+        return;
+    }
+    claim(d, "compile", "compile_error", -1);
+    SAY(d, "compile failed with exit code %d", stage->exit_code);
+    evidence(d, "exit_code", stage->exit_code);
+}
+
+/* "compile: timed out …": a person thinks of the run stage unless told otherwise. */
+static void name_stage(const struct run_stage *stage, struct diagnosis *d)
+{
+    char message[sizeof(d->message)];
+
+    if (stage->name[0] == '\0' || strcmp(stage->name, "run") == 0 || strncmp(d->message, "compile", 7) == 0)
+        return;
+    memcpy(message, d->message, sizeof(message));
+    SAY(d, "%s: %.470s", stage->name, message);
+}
+
+bool result_diagnose(const struct result *result, struct diagnosis *diagnosis)
+{
+    const struct run_stage *stage = result_decisive_stage(result);
+    struct diagnosis d = {.limit = -1};
+
+    if (result->status == RUN_INTERNAL) {
+        diagnose_internal(result, &d);
+        *diagnosis = d;
+        return true;
+    }
+    if (!stage || result->status == RUN_COMPLETED)
+        return false;
+    d.compile = stage->compile;
+    switch (stage->status) {
+    case RUN_TIMEOUT:
+        diagnose_timeout(stage, &d);
+        break;
+    case RUN_OOM:
+        diagnose_memory(stage, &d);
+        break;
+    case RUN_OUTPUT_LIMIT:
+        diagnose_output(result, stage, &d);
+        break;
+    case RUN_PIDS_LIMIT:
+        diagnose_pids(stage, &d);
+        break;
+    case RUN_KILLED:
+        diagnose_killed(stage, &d);
+        break;
+    case RUN_COMPILE_ERROR:
+        diagnose_compile(stage, &d);
+        break;
+    case RUN_ERROR:
+        if (stage->facts.end == JOB_NOT_STARTED)
+            diagnose_not_started(stage, &d);
+        else if (stage->signal != 0)
+            diagnose_signal(stage, &d);
+        else
+            return false;
+        break;
+    case RUN_INTERNAL:
+    case RUN_COMPLETED:
+        return false;
+    }
+    name_stage(stage, &d);
+    *diagnosis = d;
+    return true;
+}

@@ -1,0 +1,324 @@
+/*
+ * API.md's result object. What always holds: it is valid JSON whatever bytes the guest wrote (bytes that are not UTF-8 make both streams
+ * base64, and a NUL is a \u0000), every field is there in every result, and a figure that nobody counted is null.
+ */
+#include "run/result.h"
+
+#include "base/fd.h"
+#include "run/diagnose.h"
+#include "text/base64.h"
+#include "text/json.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Jansson's setters steal the value and fail on NULL, so a lack of memory anywhere shows as -1 from the setter. `failed` gathers that: one check
+ * at the end. */
+struct writer {
+    json_t *object;
+    bool failed;
+};
+
+static void put(struct writer *writer, const char *key, json_t *value)
+{
+    if (json_object_set_new_nocheck(writer->object, key, value) != 0)
+        writer->failed = true;
+}
+
+static struct writer object_begin(void)
+{
+    json_t *object = json_object();
+    return (struct writer){object, !object};
+}
+
+/* The finished object, or NULL with what was gathered released. */
+static json_t *object_end(struct writer *writer)
+{
+    if (!writer->failed)
+        return writer->object;
+    json_decref(writer->object);
+    return NULL;
+}
+
+static json_t *milliseconds(uint64_t microseconds)
+{
+    return json_real((double)microseconds / 1000);
+}
+
+static json_t *whole_or_real(double value)
+{
+    return value == (double)(json_int_t)value ? json_integer((json_int_t)value) : json_real(value);
+}
+
+static json_t *integer_or_null(uint64_t value, bool known)
+{
+    return known ? json_integer((json_int_t)value) : json_null();
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text && text[0] != '\0' ? hc_json_text_lossy(text) : json_null();
+}
+
+static json_t *base64(const char *data, size_t length)
+{
+    size_t encoded_length = 0;
+    hc_cleanup_free char *encoded = hc_base64_encode(data, length, &encoded_length);
+
+    return encoded ? hc_json_text(encoded, encoded_length) : NULL;
+}
+
+static json_t *usage_of(const struct job_facts *facts)
+{
+    struct writer usage = object_begin();
+
+    put(&usage, "wall_ms", milliseconds(facts->wall));
+    put(&usage, "cpu_ms", milliseconds(facts->cpu));
+    put(&usage, "user_ms", milliseconds(facts->user));
+    put(&usage, "system_ms", milliseconds(facts->system));
+    put(&usage, "memory_peak", integer_or_null(facts->memory_peak, facts->memory_peak > 0));
+    put(&usage, "pids_peak", integer_or_null(facts->pids_peak, (facts->counted & ISOLATION_PIDS) != 0));
+    return object_end(&usage);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The whole run's: times are added, peaks are the largest. */
+static json_t *usage_of_run(const struct result *result)
+{
+    struct job_facts sum = {0};
+
+    for (size_t i = 0; i < result->stage_count; i++) {
+        const struct job_facts *facts = &result->stages[i].facts;
+        sum.wall += facts->wall;
+        sum.cpu += facts->cpu;
+        sum.user += facts->user;
+        sum.system += facts->system;
+        sum.memory_peak = larger(sum.memory_peak, facts->memory_peak);
+        if (facts->counted & ISOLATION_PIDS)
+            sum.pids_peak = larger(sum.pids_peak, facts->pids_peak);
+        sum.counted |= facts->counted;
+    }
+    return usage_of(&sum);
+}
+
+static json_t *limits_of(const struct limits *limits)
+{
+    struct writer object = object_begin();
+
+    for (int id = 0; id < LIMIT_COUNT; id++) {
+        double value = (double)limits->value[id];
+        json_t *number = NULL;
+        switch (limit_table[id].kind) {
+        case LIMIT_KIND_DURATION:
+            number = value == 0 ? json_null() : whole_or_real(value / 1e6);
+            break;
+        case LIMIT_KIND_MILLI:
+            number = json_real(value / 1000);
+            break;
+        case LIMIT_KIND_SIZE:
+        case LIMIT_KIND_NUMBER:
+            number = json_integer((json_int_t)limits->value[id]);
+            break;
+        }
+        put(&object, limit_table[id].name, number);
+    }
+    return object_end(&object);
+}
+
+static json_t *signal_or_null(int signal)
+{
+    return signal != 0 ? json_integer(signal) : json_null();
+}
+
+static json_t *stages_of(const struct result *result)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < result->stage_count; i++) {
+        const struct run_stage *stage = &result->stages[i];
+        struct writer object = object_begin();
+        put(&object, "name", hc_json_text_lossy(stage->name));
+        put(&object, "status", json_string(run_status_word(stage->status)));
+        put(&object, "exit_code", json_integer(stage->exit_code));
+        put(&object, "signal", signal_or_null(stage->signal));
+        put(&object, "usage", usage_of(&stage->facts));
+        put(&object, "limits", limits_of(&stage->limits));
+        if (json_array_append_new(list, object_end(&object)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* A path is the guest's own bytes. One that is not UTF-8 has no `path` but a `path_base64`. */
+static json_t *file_object(const struct result_file *file)
+{
+    struct writer object = object_begin();
+    json_t *path = hc_json_text(file->path, strlen(file->path));
+
+    put(&object, "path", path ? path : json_null());
+    if (!path)
+        put(&object, "path_base64", base64(file->path, strlen(file->path)));
+    put(&object, "type", json_string(file->type));
+    put(&object, "size", json_integer((json_int_t)file->size));
+    put(&object, "truncated", json_boolean(file->truncated));
+    put(&object, "base64", base64(file->content.data, file->content.length));
+    return object_end(&object);
+}
+
+static json_t *files_of(const struct result *result)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < result->file_count; i++) {
+        if (json_array_append_new(list, file_object(&result->files[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *hint_of(const struct diagnosis *diagnosis)
+{
+    char option[32], text[256];
+
+    if (diagnosis->limit < 0)
+        return text_or_null(diagnosis->hint);
+    snprintf(text, sizeof(text), "raise limits.%s (%s on the command line)%s", limit_table[diagnosis->limit].name,
+             limit_option((enum limit_id)diagnosis->limit, option, sizeof(option)),
+             diagnosis->compile ? ", or the compile limit in the language's file" : "");
+    return json_string(text);
+}
+
+static json_t *diagnosis_of(const struct result *result)
+{
+    struct writer object, evidence;
+    struct diagnosis diagnosis;
+
+    if (!result_diagnose(result, &diagnosis))
+        return json_null();
+    object = object_begin();
+    put(&object, "category", json_string(diagnosis.category));
+    put(&object, "error_type", hc_json_text_lossy(diagnosis.error_type));
+    put(&object, "message", hc_json_text_lossy(diagnosis.message));
+    put(&object, "file", json_null());
+    put(&object, "line", json_null());
+    put(&object, "column", json_null());
+    put(&object, "hint", hint_of(&diagnosis));
+    evidence = object_begin();
+    for (size_t i = 0; i < diagnosis.evidence_count; i++)
+        put(&evidence, diagnosis.evidence[i].name, whole_or_real(diagnosis.evidence[i].value));
+    put(&object, "evidence", object_end(&evidence));
+    return object_end(&object);
+}
+
+static json_t *isolation_of(const struct result *result)
+{
+    static const char *const words[] = {"user",   "mount",  "pid", "net",  "ipc",     "uts",
+                                        "cgroup", "memory", "cpu", "pids", "seccomp", "landlock"};
+    bool full = (result->isolation & ISOLATION_ALL) == ISOLATION_ALL && !result->weak;
+    struct writer object = object_begin();
+    json_t *layers = json_array();
+
+    _Static_assert(1 << (sizeof(words) / sizeof(words[0])) == ISOLATION_ALL + 1, "a word for each layer");
+    for (unsigned bit = 0; bit < sizeof(words) / sizeof(words[0]); bit++)
+        if (result->isolation & 1U << bit && json_array_append_new(layers, json_string(words[bit])) != 0)
+            object.failed = true;
+    put(&object, "level", json_string(full ? "full" : "weak"));
+    put(&object, "layers", layers);
+    return object_end(&object);
+}
+
+static json_t *timing_of(const struct result *result)
+{
+    struct writer object = object_begin();
+
+    put(&object, "start", json_string(result->start ? result->start : "cold"));
+    put(&object, "queue_ms", milliseconds(result->queue_us));
+    put(&object, "prepare_ms", milliseconds(result->prepare_us));
+    put(&object, "run_ms", milliseconds(result->run_us));
+    put(&object, "total_ms", milliseconds(result->total_us));
+    return object_end(&object);
+}
+
+static void put_output(struct writer *object, const struct result *result)
+{
+    size_t out_length = 0, err_length = 0;
+    hc_cleanup_free char *out = capture_text(&result->out, &out_length);
+    hc_cleanup_free char *err = capture_text(&result->err, &err_length);
+
+    if (!out || !err) {
+        object->failed = true;
+        return;
+    }
+    json_t *out_text = hc_json_text(out, out_length), *err_text = hc_json_text(err, err_length);
+    bool text = out_text && err_text;
+    if (!text) {
+        json_decref(out_text);
+        json_decref(err_text);
+        out_text = base64(out, out_length);
+        err_text = base64(err, err_length);
+    }
+    put(object, "stdout", out_text);
+    put(object, "stderr", err_text);
+    put(object, "output_encoding", json_string(text ? "utf-8" : "base64"));
+    struct writer truncated = object_begin();
+    put(&truncated, "stdout", json_integer((json_int_t)capture_missing(&result->out)));
+    put(&truncated, "stderr", json_integer((json_int_t)capture_missing(&result->err)));
+    put(object, "truncated", object_end(&truncated));
+}
+
+static json_t *time_text(int64_t microseconds)
+{
+    time_t seconds = (time_t)(microseconds / 1000000);
+    char date[32] = "", text[48];
+    struct tm utc;
+
+    if (gmtime_r(&seconds, &utc))
+        strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text, sizeof(text), "%s.%03dZ", date, (int)(microseconds / 1000 % 1000));
+    return json_string(text);
+}
+
+/* It was checked when the request was read. */
+static json_t *metadata_of(const struct result *result)
+{
+    json_t *metadata = NULL;
+
+    if (!result->metadata)
+        return json_object();
+    return hc_json_read(result->metadata, strlen(result->metadata), 64, &metadata, NULL) == 0 ? metadata : NULL;
+}
+
+char *result_to_json(const struct result *result, bool pretty)
+{
+    struct writer object = object_begin();
+
+    put(&object, "id", json_string(result->id));
+    put(&object, "status", json_string(run_status_word(result->status)));
+    put(&object, "success", json_boolean(result->status == RUN_COMPLETED));
+    put(&object, "exit_code", json_integer(result->exit_code));
+    put(&object, "signal", signal_or_null(result->signal));
+    put(&object, "timed_out", json_boolean(result->status == RUN_TIMEOUT));
+    put_output(&object, result);
+    put(&object, "language", text_or_null(result->language));
+    put(&object, "language_version", text_or_null(result->version));
+    put(&object, "usage", usage_of_run(result));
+    put(&object, "timing", timing_of(result));
+    put(&object, "isolation", isolation_of(result));
+    put(&object, "stages", stages_of(result));
+    put(&object, "tests", json_null());
+    put(&object, "files", files_of(result));
+    put(&object, "diagnosis", diagnosis_of(result));
+    put(&object, "created_at", time_text(result->created_at));
+    put(&object, "metadata", metadata_of(result));
+    hc_cleanup_json json_t *root = object_end(&object);
+    return hc_json_write(root, pretty);
+}
