@@ -1,6 +1,6 @@
 /*
- * The growing byte buffer. What always holds: length <= ceiling; data is NULL or holds length bytes and a NUL after them
- * (capacity counts that NUL); once status is set, the content no longer changes until hc_buf_reset.
+ * The growing byte buffer. What always holds: length <= ceiling; data is NULL or holds length bytes and a NUL after
+ * them (capacity counts that NUL); once status is set, the content no longer changes until hc_buf_reset.
  */
 #include "base/buf.h"
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * A growing byte buffer with a ceiling. Every buffer that outside input can fill has one. The first failure (ceiling, no
- * memory) sticks: later appends do nothing, and hc_buf_status() reports it once at the end.
+ * A growing byte buffer with a ceiling. Every buffer that outside input can fill has one. The first failure (ceiling,
+ * no memory) sticks: later appends do nothing, and hc_buf_status() reports it once at the end.
  */
 #ifndef HC_BASE_BUF_H
 #define HC_BASE_BUF_H
@@ -22,7 +22,7 @@ int hc_buf_add(struct hc_buf *buf, const void *data, size_t length);
 int hc_buf_add_str(struct hc_buf *buf, const char *text);
 int hc_buf_printf(struct hc_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void hc_buf_reset(struct hc_buf *buf);
-/* Gives the bytes away (NUL-terminated, malloc'ed; "" when empty). NULL when the buffer failed; the buffer is released. */
+/* Gives the bytes away (NUL-terminated, malloc'ed; "" when empty) and releases the buffer. NULL when it had failed. */
 char *hc_buf_take(struct hc_buf *buf, size_t *length);
 int hc_buf_status(const struct hc_buf *buf);
 

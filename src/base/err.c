@@ -1,7 +1,7 @@
 /*
- * Errors: filling the caller's struct hc_err, and the one table that says what each class of fault means to the outside.
- * What always holds: nothing here allocates, takes a lock or touches errno, so that every function may be called between a
- * clone and an exec; text that does not fit is cut at a character border and never overflows.
+ * Errors: filling the caller's struct hc_err, and the one table that says what each class of fault means to the
+ * outside. What always holds: nothing here allocates, takes a lock or touches errno, so that every function may be
+ * called between a clone and an exec; text that does not fit is cut at a character border and never overflows.
  */
 #include "base/err.h"
 #include <errno.h>

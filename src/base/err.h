@@ -1,7 +1,7 @@
 /*
- * Errors. A function that can fail returns 0 or more, or -errno, and its last parameter is a struct hc_err that the caller
- * owns. The struct has a fixed size and no pointers: it can be filled after a clone, written whole into a pipe and read on
- * the other side. Where a function returns 0 or more, the struct is untouched.
+ * Errors. A function that can fail returns 0 or more, or -errno, and its last parameter is a struct hc_err that the
+ * caller owns. The struct has a fixed size and no pointers: it can be filled after a clone, written whole into a pipe
+ * and read on the other side. Where a function returns 0 or more, the struct is untouched.
  */
 #ifndef HC_BASE_ERR_H
 #define HC_BASE_ERR_H
@@ -36,7 +36,8 @@ struct hc_class_info {
 
 const struct hc_class_info *hc_class_info(enum hc_class class);
 
-/* Fill *err and return -code. err may be NULL. The first error wins: a filled struct is replaced only after hc_err_clear. */
+/* Fill *err and return -code. err may be NULL. The first error wins: a filled struct is replaced only after
+ * hc_err_clear. */
 int hc_fail(struct hc_err *err, enum hc_class class, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same, with ": strerror(code)" added to the message. */

@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -229,7 +228,7 @@ int hc_send_fds(int socket, const void *data, size_t length, const int *fds, siz
     /* An empty message would read as end of file on the other side. */
     if (length == 0 || count > HC_MAX_FDS)
         return -EINVAL;
-    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = length};
+    struct iovec part = {.iov_base = (void *)data, .iov_len = length};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     union control_space control = {0};
     if (count > 0) {

@@ -40,7 +40,8 @@ ssize_t hc_read_full(int fd, void *data, size_t size);
 int hc_write_file_at(int dir, const char *path, const char *text);
 /* Always NUL-terminates; the count, or -errno; -E2BIG when it does not fit. */
 ssize_t hc_read_file_at(int dir, const char *path, char *text, size_t size);
-/* The number in a kernel file: a single one, or the one after `key ` on its own line when key is given. -ENODATA if none. */
+/* The number in a kernel file: a single one, or the one after `key ` on its own line when key is given. -ENODATA if
+ * none. */
 int hc_read_number_at(int dir, const char *path, const char *key, unsigned long long *value);
 
 /* All of fd, at most `limit` bytes (-EFBIG past that). *data is malloc'ed, NUL-terminated, owned by the caller. */
@@ -57,8 +58,8 @@ int hc_memfd_check(int fd, size_t *length);
 /* One message with fds over a SOCK_SEQPACKET socket. All or nothing. 0 or -errno. */
 enum { HC_MAX_FDS = 40 };
 int hc_send_fds(int socket, const void *data, size_t length, const int *fds, size_t count);
-/* The number of bytes, 0 at end of file, -errno (-EPROTO: truncated, or more fds than max). Received fds are CLOEXEC; all of
- * them are closed on failure. */
+/* The number of bytes, 0 at end of file, -errno (-EPROTO: truncated, or more fds than max). Received fds are CLOEXEC;
+ * all of them are closed on failure. */
 ssize_t hc_recv_fds(int socket, void *data, size_t size, int *fds, size_t max, size_t *count);
 
 #endif

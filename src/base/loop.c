@@ -2,15 +2,16 @@
  * The event loop.
  *
  * Theory of operation. One epoll fd holds the watched fds and one timerfd, which is armed at the time of the earliest
- * timer: so the epoll fd itself is readable exactly when a turn would do something, and loops nest. Timers live in a binary
- * heap ordered by (when, sequence).
+ * timer: so the epoll fd itself is readable exactly when a turn would do something, and loops nest. Timers live in a
+ * binary heap ordered by (when, sequence).
  *
  * What always holds:
- * - A removed watch is never called again, not even for an event that was fetched before its removal. It is marked dead at
- *   once and freed when the outermost turn ends, because fetched events still point at it.
- * - In one turn, fds go first and timers after: a program that ended just in time is seen to end before its deadline is.
- * - A timer added by a timer's callback waits for the next turn, and sorts after every timer that was already due, so that
- *   a callback that keeps adding timers in the past starves nobody.
+ * - A removed watch is never called again, not even for an event that was fetched before its removal. It is marked dead
+ * at once and freed when the outermost turn ends, because fetched events still point at it.
+ * - In one turn, fds go first and timers after: a program that ended just in time is seen to end before its deadline
+ * is.
+ * - A timer added by a timer's callback waits for the next turn, and sorts after every timer that was already due, so
+ * that a callback that keeps adding timers in the past starves nobody.
  */
 #include "base/loop.h"
 #include "base/fd.h"

@@ -1,6 +1,7 @@
 /*
- * Sizes, durations and plain numbers as people write them. What always holds: only ASCII digits and one '.' make a number
- * (no sign, exponent, "inf", "nan" or hex), the arithmetic is on integers and checked, and the locale has no say.
+ * Sizes, durations and plain numbers as people write them. What always holds: only ASCII digits and one '.' make a
+ * number (no sign, exponent, "inf", "nan" or hex), the arithmetic is on integers and checked, and the locale has no
+ * say.
  */
 #include "base/size.h"
 #include <errno.h>
@@ -207,8 +208,8 @@ const char *hc_format_size(uint64_t bytes, char *text, size_t size)
 
 const char *hc_format_duration(uint64_t microseconds, char *text, size_t size)
 {
-    /* Minutes and hours start at two of them: "90 s" says more than "1.5 min". The bounds below a unit are where rounding
-     * would print 1000 of the smaller one. */
+    /* Minutes and hours start at two of them: "90 s" says more than "1.5 min". The bounds below a unit are where
+     * rounding would print 1000 of the smaller one. */
     if (microseconds < 1000)
         format_scaled(microseconds, 1, 0, "us", text, size);
     else if (microseconds < SECOND - 500)

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes. Suffixes b, k, m, g, t, each also as kb/kib; powers of 1024; case does not matter. Negative, NaN, empty, overflow and
- * rubbish fail with HC_CLASS_REQUEST and a message that names the text and gives an example. */
+/* Bytes. Suffixes b, k, m, g, t, each also as kb/kib; powers of 1024; case does not matter. Negative, NaN, empty,
+ * overflow and rubbish fail with HC_CLASS_REQUEST and a message that names the text and gives an example. */
 int hc_parse_size(const char *text, uint64_t *bytes, struct hc_err *err);
 /* Microseconds. A bare number is in seconds. Suffixes us, ms, s, m, min, h. Zero is accepted; negative is not. */
 int hc_parse_duration(const char *text, uint64_t *microseconds, struct hc_err *err);

@@ -1,6 +1,6 @@
 /*
- * "Did you mean …?": restricted Damerau-Levenshtein distance (a swap of neighbours is one mistake) over case-folded ASCII.
- * What always holds: no allocation; a word longer than WORD_MAX gets no suggestion, which bounds the work.
+ * "Did you mean …?": restricted Damerau-Levenshtein distance (a swap of neighbours is one mistake) over case-folded
+ * ASCII. What always holds: no allocation; a word longer than WORD_MAX gets no suggestion, which bounds the work.
  */
 #include "base/suggest.h"
 #include <string.h>

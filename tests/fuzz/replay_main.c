@@ -1,7 +1,7 @@
 /*
  * Replays a fuzz target's corpus as a test: every file of the folders named on the command line goes through
- * LLVMFuzzerTestOneInput once, and is reported as one TAP line. What always holds: an input is in a block of exactly its
- * size, so that ASan sees a read past its end; an empty or missing folder fails.
+ * LLVMFuzzerTestOneInput once, and is reported as one TAP line. What always holds: an input is in a block of exactly
+ * its size, so that ASan sees a read past its end; an empty or missing folder fails.
  */
 #include "base/fd.h"
 #include <dirent.h>
