@@ -1,0 +1,62 @@
+"""Runs inside the test machine: pytest on what the host asked for, one line a test, and the counts to the second serial port."""
+
+import json
+import pathlib
+import time
+
+import pytest
+
+RESULTS = pathlib.Path("/dev/ttyS1")
+
+
+class Report:
+    """Says each test's outcome as it ends, and keeps the counts."""
+
+    def __init__(self):
+        self.count = {"passed": 0, "failed": 0, "skipped": 0}
+        self.failed = []
+        self.skipped = {}
+        self.collected = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config):
+        config.pluginmanager.unregister(name="terminalreporter")
+
+    def pytest_collection_modifyitems(self, items):
+        self.collected = len(items)
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.note(report, "failed")
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.outcome != "passed":
+            # A failing teardown after a passed call is one more failure, never hidden by the pass.
+            self.note(report, report.outcome)
+
+    def note(self, report, outcome):
+        self.count[outcome] += 1
+        seconds = getattr(report, "duration", 0)
+        print(f"  {outcome:7} {seconds:6.1f} s  {report.nodeid}", flush=True)
+        if outcome == "failed":
+            self.failed.append(report.nodeid)
+            print(report.longreprtext, *(text for _, text in report.sections), sep="\n", flush=True)
+        elif outcome == "skipped":
+            self.skipped[report.nodeid] = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            print(f"          {self.skipped[report.nodeid]}", flush=True)
+
+
+def main():
+    request = json.loads(pathlib.Path("/hotcell/vm-request.json").read_text())
+    words = dict(word.split("=", 1) for word in pathlib.Path("/proc/cmdline").read_text().split() if "=" in word)
+    plan = request[words["hc.variant"]]
+    report, begin = Report(), time.monotonic()
+    arguments = ["-p", "no:cacheprovider", "--rootdir=/hotcell", *plan]
+    status = pytest.main(arguments, plugins=[report])
+    facts = dict(report.count, status=int(status), collected=report.collected, seconds=round(time.monotonic() - begin, 1),
+                 failures=report.failed, skips=report.skipped)
+    RESULTS.write_text(json.dumps(facts) + "\n")
+
+
+if __name__ == "__main__":
+    main()
