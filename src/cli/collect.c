@@ -1,0 +1,118 @@
+/*
+ * Files that come out of the cell. The guest chose their names and bytes, so the names are walked part by part: no
+ * "..", no symbolic link is followed, nothing is written outside the folder, and nothing that exists is replaced unless
+ * --force says so. A file appears whole or not at all where it replaces another.
+ */
+#include "base/fd.h"
+#include "base/size.h"
+#include "cli/message.h"
+#include "cli/run.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int collect_open(const char *folder, struct hc_err *err)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 && errno == ENOENT && mkdir(folder, 0777) == 0)
+        fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "cannot write files to %s", folder);
+    return fd;
+}
+
+/* The folder that `path` is in, made where missing; *name is its last part, inside `path`, which is cut up. */
+static int open_parent(int root, char *path, const char **name)
+{
+    hc_cleanup_fd int folder = fcntl(root, F_DUPFD_CLOEXEC, 3);
+
+    if (folder < 0)
+        return -errno;
+    for (char *part = path;;) {
+        char *slash = strchr(part, '/');
+        if (slash)
+            *slash = '\0';
+        if (!part[0] || strcmp(part, ".") == 0 || strcmp(part, "..") == 0)
+            return -EINVAL;
+        if (!slash) {
+            *name = part;
+            return HC_TAKE_FD(folder);
+        }
+        if (mkdirat(folder, part, 0777) < 0 && errno != EEXIST)
+            return -errno;
+        int next = openat(folder, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next < 0)
+            return -errno;
+        hc_close(folder);
+        folder = next;
+        part = slash + 1;
+    }
+}
+
+static int write_new(int folder, const char *name, const char *content, size_t length)
+{
+    hc_cleanup_fd int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        return -errno;
+    int status = hc_write_all(fd, content, length);
+    if (status < 0)
+        unlinkat(folder, name, 0);
+    return status;
+}
+
+static int write_over(int folder, const char *name, const char *content, size_t length)
+{
+    char temporary[64];
+
+    snprintf(temporary, sizeof temporary, ".hotcell-%ld.tmp", (long)getpid());
+    int status = write_new(folder, temporary, content, length);
+    if (status == 0 && renameat(folder, temporary, folder, name) < 0) {
+        status = -errno;
+        unlinkat(folder, temporary, 0);
+    }
+    return status;
+}
+
+static int write_file(int root, const char *path, const char *content, size_t length, bool force)
+{
+    char parts[PATH_MAX];
+    const char *name = NULL;
+
+    if (snprintf(parts, sizeof parts, "%s", path) >= (int)sizeof parts)
+        return -ENAMETOOLONG;
+    hc_cleanup_fd int folder = open_parent(root, parts, &name);
+    if (folder < 0)
+        return folder;
+    return force ? write_over(folder, name, content, length) : write_new(folder, name, content, length);
+}
+
+int collect_write(int folder, const hc_result *result, bool force, bool verbose, struct hc_err *err)
+{
+    int first = 0;
+
+    for (size_t i = 0; i < hc_result_file_count(result); i++) {
+        const char *content = NULL;
+        size_t length = 0;
+        char size[32];
+        const char *path = hc_result_file(result, i, &content, &length);
+        int status = write_file(folder, path, content, length, force);
+        if (status == 0 && verbose)
+            message_note("wrote %s (%s)", path, hc_format_size(length, size, sizeof size));
+        if (status == 0 || first < 0)
+            continue;
+        first = status;
+        if (status == -EEXIST) {
+            hc_fail(err, HC_CLASS_HOST, EEXIST, "%s exists, and was not replaced by the collected file", path);
+            hc_err_remedy(err, "add --force, or another folder: --collect-to DIR");
+        } else {
+            hc_fail_errno(err, HC_CLASS_HOST, -status, "cannot write the collected file %s", path);
+        }
+    }
+    return first;
+}

@@ -1,0 +1,66 @@
+/* hotcell config: every setting that is in force, and where it came from. */
+#include "base/fd.h"
+#include "cli/json.h"
+#include "cli/message.h"
+#include "cli/table.h"
+#include <unistd.h>
+
+static int show_table(const json_t *settings)
+{
+    struct table table;
+
+    table_start(&table, 4, table_colour(STDOUT_FILENO));
+    table_add(&table, TABLE_HEAD, "KEY");
+    table_add(&table, TABLE_HEAD, "VALUE");
+    table_add(&table, TABLE_HEAD, "FROM");
+    table_add(&table, TABLE_HEAD, "WHAT IT IS");
+    for (size_t i = 0; i < json_array_size(settings); i++) {
+        const json_t *setting = json_array_get(settings, i), *value = json_object_get(setting, "value");
+        hc_cleanup_free char *text = json_plain(value);
+        bool changed = !json_equal(value, json_object_get(setting, "default"));
+        table_add(&table, TABLE_PLAIN, json_text(setting, "key"));
+        table_add(&table, changed ? TABLE_GOOD : TABLE_PLAIN, text ? text : "-");
+        table_add(&table, TABLE_PLAIN, json_text(setting, "origin"));
+        table_add(&table, TABLE_DIM, json_text(setting, "summary"));
+    }
+    return table_print(&table);
+}
+
+static int run_config(struct cli *cli, int argc, char **argv)
+{
+    const char *config_path = NULL;
+    hc_config *config = NULL;
+    hc_error *error = NULL;
+    hc_cleanup_free char *text = NULL;
+
+    int go_on = verb_plain_options(cli, &verb_config, argc, argv, &config_path);
+    if (go_on <= 0)
+        return go_on < 0 ? EXIT_USAGE : EXIT_OK;
+    if (hc_config_load(config_path, &config, &error) < 0)
+        return message_library(cli, error);
+    text = hc_config_json(config);
+    hc_config_free(config);
+    if (!text)
+        return message_no_memory(cli);
+    if (cli->json)
+        return json_show(text) < 0 ? EXIT_OURS : EXIT_OK;
+
+    json_cleanup json_t *settings = json_loads(text, 0, NULL);
+    if (!settings)
+        return message_no_memory(cli);
+    return show_table(settings) < 0 ? EXIT_OURS : EXIT_OK;
+}
+
+const struct verb verb_config = {
+    .name = "config",
+    .summary = "show the configuration in force, and where each value came from",
+    .synopsis = "config [--json] [--config FILE]",
+    .details = "Settings are read from /etc/hotcell/config.toml, then from hotcell/config.toml in $XDG_CONFIG_HOME (or "
+               "~/.config), then from the file given by --config. The later one wins.",
+    .options = (const struct option[]){OPTION_ROW_JSON("as a JSON list"), OPTION_ROW_CONFIG, OPTION_ROW_HELP, {0}},
+    .examples =
+        (const struct example[]){{"hotcell config", "a table"},
+                                 {"hotcell config --config ./hotcell.toml", "try a file before it is installed"},
+                                 {0}},
+    .run = run_config,
+};

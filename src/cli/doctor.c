@@ -1,0 +1,114 @@
+/* hotcell doctor: every layer of a cell, whether this machine has it, and the command that would bring it. */
+#include "base/fd.h"
+#include "cli/json.h"
+#include "cli/message.h"
+#include "cli/table.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What each level means to a person, and the exit code that scripts test. */
+static const struct level {
+    const char *word, *verdict;
+    int exit_code;
+} LEVELS[] = {
+    {"full", "Runs are safe: every layer of the cell is in force.", EXIT_OK},
+    {"weak", "Runs are weaker than they should be, and are refused without --allow-weak.", EXIT_WEAK},
+    {"none", "No run is possible on this machine.", EXIT_NONE},
+};
+
+static const struct level *find_level(const char *word)
+{
+    enum { COUNT = sizeof LEVELS / sizeof *LEVELS };
+
+    for (size_t i = 0; i < COUNT; i++)
+        if (strcmp(LEVELS[i].word, word) == 0)
+            return &LEVELS[i];
+    return &LEVELS[COUNT - 1];
+}
+
+static enum table_style status_style(const char *status)
+{
+    return strcmp(status, "ok") == 0 ? TABLE_GOOD : strcmp(status, "weak") == 0 ? TABLE_WARN : TABLE_BAD;
+}
+
+static int show_table(const json_t *checks)
+{
+    struct table table;
+
+    table_start(&table, 3, table_colour(STDOUT_FILENO));
+    table_add(&table, TABLE_HEAD, "LAYER");
+    table_add(&table, TABLE_HEAD, "STATUS");
+    table_add(&table, TABLE_HEAD, "FOUND");
+    for (size_t i = 0; i < json_array_size(checks); i++) {
+        const json_t *check = json_array_get(checks, i);
+        const char *status = json_text(check, "status"), *remedy = json_text(check, "remedy");
+        table_add(&table, TABLE_PLAIN, json_text(check, "name"));
+        table_add(&table, status_style(status), status);
+        table_add(&table, TABLE_PLAIN, json_text(check, "detail"));
+        if (remedy[0]) {
+            char line[512];
+            snprintf(line, sizeof line, "to fix: %s", remedy);
+            table_add(&table, TABLE_PLAIN, "");
+            table_add(&table, TABLE_PLAIN, "");
+            table_add(&table, TABLE_WARN, line);
+        }
+    }
+    return table_print(&table);
+}
+
+static void show_verdict(const json_t *report, const struct level *level, bool accepted)
+{
+    const json_t *limits = json_object_get(report, "limits_enforced"), *enforced;
+    const char *name;
+
+    printf("\nAs %s. Limits that are enforced:", json_text(report, "as"));
+    json_object_foreach((json_t *)limits, name, enforced) printf(" %s %s", name, json_is_true(enforced) ? "yes" : "no");
+    printf("\n%s\n", level->exit_code == EXIT_WEAK && accepted
+                         ? "Runs are weaker than they should be; the configuration allows them (isolation.allow_weak)."
+                         : level->verdict);
+}
+
+static int run_doctor(struct cli *cli, int argc, char **argv)
+{
+    const char *config_path = NULL;
+    hc_config *config = NULL;
+    hc_error *error = NULL;
+    hc_cleanup_free char *text = NULL;
+    int accepted = 0;
+
+    int go_on = verb_plain_options(cli, &verb_doctor, argc, argv, &config_path);
+    if (go_on <= 0)
+        return go_on < 0 ? EXIT_USAGE : EXIT_OK;
+    if (hc_config_load(config_path, &config, &error) < 0)
+        return message_library(cli, error);
+    text = hc_doctor_json(config, &accepted, &error);
+    hc_config_free(config);
+    if (!text)
+        return message_library(cli, error);
+
+    json_cleanup json_t *report = json_loads(text, 0, NULL);
+    if (!report)
+        return message_no_memory(cli);
+    const struct level *level = find_level(json_text(report, "level"));
+    if (cli->json)
+        return json_show(text) < 0 ? EXIT_OURS : level->exit_code;
+    if (show_table(json_object_get(report, "checks")) < 0)
+        return EXIT_OURS;
+    show_verdict(report, level, accepted);
+    return level->exit_code;
+}
+
+const struct verb verb_doctor = {
+    .name = "doctor",
+    .summary = "check what this machine enforces, and say how to fix the rest",
+    .synopsis = "doctor [--json] [--config FILE]",
+    .details = "Tries every layer of a cell on this machine. The exit code is 0 when runs are safe, 1 when they are "
+               "possible only with --allow-weak, 3 when none is possible.",
+    .options = (const struct option[]){OPTION_ROW_JSON("as a JSON object"), OPTION_ROW_CONFIG, OPTION_ROW_HELP, {0}},
+    .examples = (const struct example[]){{"hotcell doctor", "a table"},
+                                         {"hotcell doctor --json >/dev/null && hotcell run job.py",
+                                          "run only where it is safe"},
+                                         {0}},
+    .run = run_doctor,
+};

@@ -1,0 +1,356 @@
+/*
+ * hotcell run. The command line is read twice: first whole, so that a mistake in its last word is found before anything
+ * happens; then to make the request. After hc_run returns, the cell is gone, whatever was the reason.
+ */
+#include "cli/run.h"
+
+#include "base/fd.h"
+#include "base/size.h"
+#include "cli/help.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/message.h"
+#include "cli/stream.h"
+#include "cli/verbs.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int usage(struct run_line *line, struct hc_err *err)
+{
+    const bool chosen = line->code || line->shell || line->entry || line->request;
+    const bool operands = line->operand < line->argc;
+
+    if (line->code && line->shell)
+        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "-c and --shell are two programs; give one");
+    if (!chosen && !operands) {
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "there is nothing to run");
+        return hc_err_remedy(err, "give a FILE, -c CODE, or -- COMMAND; see hotcell help run");
+    }
+    line->command = line->command && !chosen;
+    if (line->command && line->language) {
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "-l %s names a language, but what follows -- is a command",
+                line->language);
+        return hc_err_remedy(err, "leave out the --, or the language");
+    }
+    return 0;
+}
+
+static void note_option(struct cli *cli, struct run_line *line, const struct option *option, const char *value)
+{
+    switch (option->id) {
+    case OPTION_JSON:
+        cli->json = true;
+        break;
+    case OPTION_CONFIG:
+        line->config = value;
+        break;
+    case RUN_CODE:
+        line->code = value;
+        break;
+    case RUN_LANGUAGE:
+        line->language = value;
+        break;
+    case RUN_ENTRY:
+        line->entry = value;
+        break;
+    case RUN_SHELL:
+        line->shell = value;
+        break;
+    case RUN_REQUEST:
+        line->request = value;
+        break;
+    case RUN_STDIN:
+        line->stdin_path = value;
+        break;
+    case RUN_ALLOW_WEAK:
+        line->allow_weak = true;
+        break;
+    case RUN_COLLECT:
+        line->collect = true;
+        break;
+    case RUN_COLLECT_TO:
+        line->collect_to = value;
+        break;
+    case RUN_FORCE:
+        line->force = true;
+        break;
+    case RUN_QUIET:
+        cli->quiet = true;
+        break;
+    case RUN_VERBOSE:
+        cli->verbose = true;
+        break;
+    default:
+        break;
+    }
+}
+
+/* 1: go on; 0: help was asked for; -errno: wrong usage. */
+static int read_line(struct cli *cli, struct run_line *line, struct hc_err *err)
+{
+    struct options options;
+    const struct option *option;
+    const char *value;
+    int found;
+
+    options_start(&options, line->table, line->argc, line->argv);
+    while ((found = options_next(&options, &option, &value, err)) > 0) {
+        if (option->id == OPTION_HELP)
+            return 0;
+        note_option(cli, line, option, value);
+    }
+    if (found < 0) {
+        cli->json = options_want_json(line->argc, line->argv);
+        return found;
+    }
+    line->command = options.dashes;
+    line->operand = options.next;
+    int status = usage(line, err);
+    return status < 0 ? status : 1;
+}
+
+/* "completed in 21.3 ms: 18.1 ms of CPU, at most 9 MiB of memory, isolation full" */
+static void show_measures(const hc_result *result)
+{
+    json_cleanup json_t *root = json_loads(hc_result_json(result, 0), 0, NULL);
+    const json_t *used = json_object_get(root, "usage");
+    char memory[32];
+
+    message_note(
+        "%s in %.1f ms: %.1f ms of CPU, at most %s of memory, isolation %s", hc_result_status(result),
+        json_number_value(json_object_get(used, "wall_ms")), json_number_value(json_object_get(used, "cpu_ms")),
+        hc_format_size((uint64_t)json_number_value(json_object_get(used, "memory_peak")), memory, sizeof memory),
+        json_text(json_object_get(root, "isolation"), "level"));
+}
+
+static void show_summary(const struct cli *cli, const struct stream *stream, const char *summary)
+{
+    if (cli->quiet || !summary[0])
+        return;
+    stream_end_line(stream);
+    message_summary(summary);
+}
+
+/* Signals have two names: sigabbrev_np leaves out SIG. */
+static int interrupted(const struct cli *cli, const struct stream *stream)
+{
+    char summary[64];
+
+    snprintf(summary, sizeof summary, "killed: hotcell was ended by SIG%s", sigabbrev_np(interrupt_caught()));
+    show_summary(cli, stream, summary);
+    return 128 + interrupt_caught();
+}
+
+static int cannot_write(const struct cli *cli, const struct stream *stream)
+{
+    struct hc_err err = {0};
+
+    if (stream->status == -EPIPE)
+        return 128 + SIGPIPE;
+    hc_fail_errno(&err, HC_CLASS_HOST, -stream->status, "cannot write to %s", stream->fd == 1 ? "stdout" : "stderr");
+    return message_error(cli, &err);
+}
+
+static int report(const struct cli *cli, const struct run_line *line, const hc_result *result, struct stream *stream)
+{
+    struct hc_err err = {0};
+    int code = hc_result_exit_code(result);
+
+    if (cli->json) {
+        const char *text = hc_result_json(result, isatty(STDOUT_FILENO));
+        if (!text)
+            return message_no_memory(cli);
+        stream_output(stream, STDOUT_FILENO, text, strlen(text));
+        if (stream->status == 0 && stream->middle[STDOUT_FILENO])
+            stream_output(stream, STDOUT_FILENO, "\n", 1);
+    }
+    if (stream->status && stream->status != -EINTR)
+        return cannot_write(cli, stream);
+    if (interrupt_caught())
+        return interrupted(cli, stream);
+    show_summary(cli, stream, hc_result_summary(result));
+    if (cli->verbose)
+        show_measures(result);
+    if (line->collect_fd >= 0 && collect_write(line->collect_fd, result, line->force, cli->verbose, &err) < 0) {
+        struct cli plain = {0};
+        int failed = message_error(&plain, &err);
+        return code ? code : failed;
+    }
+    return code;
+}
+
+/* Everything is in place: the engine, the cell, the program, and its end. */
+static int execute(const struct cli *cli, const struct run_line *line, const hc_config *config, hc_request *request)
+{
+    hc_engine *engine = NULL;
+    hc_result *result = NULL;
+    hc_error *error = NULL;
+    struct stream stream = {0};
+    int status = -EINTR, code;
+
+    if (!cli->json)
+        hc_request_on_output(request, stream_output, &stream);
+    interrupt_begin();
+    if (hc_engine_open(config, &engine, &error) < 0)
+        return interrupt_caught() ? interrupted(cli, &stream) : message_library(cli, error);
+    interrupt_target(engine);
+    if (!interrupt_caught())
+        status = hc_run(engine, request, &result, &error);
+    interrupt_target(NULL);
+    hc_engine_close(engine);
+
+    if (status == 0)
+        code = report(cli, line, result, &stream);
+    else if (stream.status && stream.status != -EINTR)
+        code = cannot_write(cli, &stream);
+    else if (interrupt_caught())
+        code = interrupted(cli, &stream);
+    else
+        return message_library(cli, error);
+    hc_error_free(error);
+    hc_result_free(result);
+    return code;
+}
+
+/* Before the run, so that a folder that cannot be written is not found out after it. With --json the files are in the
+ * result, unless a folder was named. */
+static int open_folder(const struct cli *cli, struct run_line *line, struct hc_err *err)
+{
+    if (!line->collect_to && (!line->collect || cli->json))
+        return 0;
+    line->collect_fd = collect_open(line->collect_to ? line->collect_to : ".", err);
+    return line->collect_fd < 0 ? line->collect_fd : 0;
+}
+
+static int prepare_and_execute(const struct cli *cli, struct run_line *line)
+{
+    hc_config *config = NULL;
+    hc_request *request = NULL;
+    hc_error *error = NULL;
+    struct hc_err err = {0};
+    int code;
+
+    if (hc_config_load(line->config, &config, &error) < 0)
+        return message_library(cli, error);
+    request = hc_request_new();
+    if (!request)
+        code = message_no_memory(cli);
+    else if (request_build(line, request, &err) < 0)
+        code = message_error(cli, &err);
+    else if (open_folder(cli, line, &err) < 0)
+        code = message_error(cli, &err);
+    else
+        code = execute(cli, line, config, request);
+    hc_request_free(request);
+    hc_config_free(config);
+    return code;
+}
+
+static int run_run(struct cli *cli, int argc, char **argv)
+{
+    struct run_line line = {
+        .table = verb_run.options, .argc = argc, .argv = argv, .operand = argc, .stdin_fd = -1, .collect_fd = -1};
+    struct hc_err err = {0};
+
+    int go_on = read_line(cli, &line, &err);
+    if (go_on == 0) {
+        help_verb(&verb_run);
+        return EXIT_OK;
+    }
+    if (go_on < 0)
+        return message_error(cli, &err);
+    int code = prepare_and_execute(cli, &line);
+    hc_close(line.stdin_fd);
+    hc_close(line.collect_fd);
+    return code;
+}
+
+/* clang-format off */
+static const struct option OPTIONS[] = {
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "What to run"},
+    {RUN_CODE, 'c', "code", "CODE", false, NULL, "run this text"},
+    {RUN_LANGUAGE, 'l', "language", "LANG", false, "language",
+     "its language; without it, what FILE's name says, or python for -c"},
+    {RUN_ENTRY, 0, "entry", "NAME", false, "entry",
+     "start this one of the files given by --file; with -c, the name that the code gets"},
+    {RUN_SHELL, 0, "shell", "STRING", false, "shell", "run this command line with sh"},
+    {RUN_REQUEST, 0, "request", "FILE", false, NULL,
+     "take a whole request from this JSON file ('-': stdin); other options change it"},
+
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL,
+     "Limits (a SIZE is 65536, 64k, 512m or 1.5g; a TIME is 2, 1.5s, 500ms or 2m)"},
+    {RUN_FIELD, 0, "timeout", "TIME", false, "limits.timeout",
+     "end the run after this time by the clock (default 30s)"},
+    {RUN_FIELD, 0, "cpu-time", "TIME", false, "limits.cpu_time",
+     "end it after this much CPU time of all its processes (default: no limit)"},
+    {RUN_FIELD, 0, "memory", "SIZE", false, "limits.memory", "memory of all its processes and files (default 512m)"},
+    {RUN_FIELD, 0, "swap", "SIZE", false, "limits.swap", "swap on top of the memory (default 0)"},
+    {RUN_FIELD, 0, "cpus", "NUMBER", false, "limits.cpus", "how many CPUs, such as 0.5 (default 1.0)"},
+    {RUN_FIELD, 0, "cpu-shares", "NUMBER", false, "limits.cpu_shares",
+     "its share when CPUs are scarce (default 1024)"},
+    {RUN_FIELD, 0, "pids", "NUMBER", false, "limits.pids", "processes and threads at one time (default 100)"},
+    {RUN_FIELD, 0, "output", "SIZE", false, "limits.output", "bytes of stdout, and of stderr (default 1m)"},
+    {RUN_FIELD, 0, "disk", "SIZE", false, "limits.disk", "bytes in all the files it writes (default 100m)"},
+    {RUN_FIELD, 0, "inodes", "NUMBER", false, "limits.inodes", "files and folders it may make (default 16384)"},
+    {RUN_FIELD, 0, "files-open", "NUMBER", false, "limits.files_open",
+     "files each process may have open (default 256)"},
+
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "What it sees"},
+    {RUN_ENV, 0, "env", "K=V", false, NULL, "set a variable; K alone passes on the value it has here"},
+    {RUN_FILE, 0, "file", "PATH[:NAME]", false, NULL,
+     "put a file, or a folder with all that is in it, into the working directory"},
+    {RUN_MOUNT, 0, "mount", "HOST:PATH[:ro|rw]", false, NULL,
+     "show a folder of this machine at PATH (default ro); the configuration says which are allowed"},
+    {RUN_STDIN, 0, "stdin", "FILE", false, NULL, "its standard input; without it, hotcell's own"},
+    {RUN_READ_ONLY, 0, "read-only", "BOOL", true, "read_only",
+     "whether the root filesystem is read-only (default true); false gives it a copy in memory to write to"},
+    {RUN_FIELD, 0, "network", "NAME", false, "network", "a network policy (default none)"},
+    {RUN_FIELD, 0, "image", "NAME", false, "image", "a root filesystem (default host: this machine's own /usr)"},
+    {RUN_ALLOW_WEAK, 0, "allow-weak", NULL, false, NULL,
+     "run even where this machine cannot enforce every layer; see hotcell doctor"},
+
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "What comes back"},
+    {RUN_COLLECT, 0, "collect", "GLOB", false, NULL, "bring back the files of the working directory that match"},
+    {RUN_COLLECT_TO, 0, "collect-to", "DIR", false, NULL, "write them below this folder (default: the current one)"},
+    {RUN_FORCE, 0, "force", NULL, false, NULL, "let them replace files that exist"},
+    OPTION_ROW_JSON("the result as a JSON object on stdout, with the output and the collected files in it"),
+    {RUN_QUIET, 'q', "quiet", NULL, false, NULL, "say nothing about how it ended"},
+    {RUN_VERBOSE, 'v', "verbose", NULL, false, NULL, "say what it used, and which files were written"},
+
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "Others"},
+    OPTION_ROW_CONFIG,
+    OPTION_ROW_HELP,
+    {0},
+};
+/* clang-format on */
+
+static const struct example EXAMPLES[] = {
+    {"hotcell run -c 'print(42)'", "python, unless another is named"},
+    {"hotcell run -l ruby -c 'puts 42'", "another language"},
+    {"hotcell run main.go a b", "a file, with arguments"},
+    {"hotcell run -l c prog.c < input.txt", "stdin passes through"},
+    {"hotcell run --memory 64m --timeout 2 --cpus 0.5 job.py", "limits"},
+    {"hotcell run --file utils.py --file data.csv job.py", "more files beside it"},
+    {"hotcell run --collect 'out/*.png' --collect-to results job.py", "files come back"},
+    {"hotcell run --json -c 'print(42)' | jq .usage", "the whole result"},
+    {"hotcell run --file . -- make test", "a command, in a copy of this folder"},
+    {"hotcell run --read-only=false -l bash -c 'touch /usr/x'", "a root it may write to, which is thrown away"},
+    {0},
+};
+
+const struct verb verb_run = {
+    .name = "run",
+    .summary = "run code or a command in a fresh cell",
+    .synopsis = "run [OPTION…] [--] [FILE|COMMAND] [ARG…]",
+    .details = "Runs one program in a sealed cell that is made for it and destroyed after it. FILE is a program in any "
+               "of the languages ('-': from stdin); what follows -- is a command; with -c, --entry, --shell or "
+               "--request the operands are all arguments. Options end at the first operand. Output is live, stdin "
+               "passes through, and the exit code is the program's; 124 after a timeout, 125 when hotcell itself "
+               "failed, 126 and 127 as in a shell, 128 plus the signal that ended it.",
+    .options = OPTIONS,
+    .examples = EXAMPLES,
+    .run = run_run,
+};
