@@ -1,0 +1,13 @@
+/* Open for writing, and close again, every knob named on the command line. Nothing is written. */
+#include "probe.h"
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        int fd = open(argv[i], O_WRONLY | O_CLOEXEC);
+        probe(argv[i], fd);
+        if (fd >= 0)
+            close(fd);
+    }
+    return 0;
+}
