@@ -1,0 +1,123 @@
+"""bench/run.py --trace: where the time of a cold run goes.
+
+Four views, from the least to the most disturbing: what hotcell says of itself (`timing` of --json), samples of the
+processor (perf), the milestones of one run (strace that stops only at exec, clone, pivot_root and exit), and all
+system calls of one run. strace slows every call that it stops at, so the last view is for counts and order, not for time.
+"""
+
+import collections
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+
+from contenders import SEARCH, install, progress
+
+RUNS = 30
+MILESTONES = "execve,clone,clone3,vfork,fork,pivot_root,exit_group,unshare,setns"
+LINE = re.compile(r"^(\d+) +(\d+\.\d+) (?:<\.\.\. (\w+) resumed>|(\w+)\()?(.*)$")
+SPENT = re.compile(r"<(\d+\.\d+)>$")
+
+
+def show(hotcell, environment):
+    if not os.access(hotcell, os.X_OK):
+        raise SystemExit(f"bench: {hotcell} is not built")
+    commands = {"/bin/true": ["--", "/bin/true"], "print(42)": ["-c", "print(42)"]}
+    for title, argv in commands.items():
+        own_timing(title, [hotcell, "run", "--json", *argv], environment)
+    command = [hotcell, "run", *commands["/bin/true"]]
+    samples(command, environment)
+    if not shutil.which("strace", path=SEARCH):
+        failure = install("strace")
+        if failure:
+            raise SystemExit(f"bench: no strace: {failure}")
+    milestones(command, environment)
+    every_call(command, environment)
+
+
+def own_timing(title, command, environment):
+    values = collections.defaultdict(list)
+    for _ in range(RUNS):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=True)
+        for name, value in json.loads(done.stdout)["timing"].items():
+            if isinstance(value, (int, float)):
+                values[name].append(value)
+    shown = ", ".join(f"{name} {statistics.median(taken):.2f}" for name, taken in values.items())
+    print(f"timing of {title} by hotcell's own account, median of {RUNS}: {shown}")
+
+
+def samples(command, environment):
+    """perf's view: which process, and which of its functions, had the processor while many runs went by."""
+    perf = shutil.which("perf", path=SEARCH)
+    if perf is None:
+        print("\nno perf here: install linux-perf for a profile")
+        return
+    loop = ["/bin/sh", "-c", f'i=0; while [ $i -lt {RUNS * 5} ]; do "$@"; i=$((i + 1)); done', "loop", *command]
+    with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
+        data = os.path.join(folder, "perf.data")
+        record = [perf, "record", "-q", "-e", "cpu-clock", "-F", "20000", "-a", "-g", "-o", data, "--", *loop]
+        progress(f"perf over {RUNS * 5} runs")
+        done = subprocess.run(record, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode != 0:
+            print(f"\nperf does not work here: {' '.join(done.stderr.split())[:200]}")
+            return
+        report = [perf, "report", "--stdio", "-i", data, "-g", "none"]
+        for title, options, count in (
+                ("processes by processor time", ["--no-children", "--sort", "comm"], 10),
+                ("functions by processor time, callees included", ["--children", "--sort", "comm,symbol"], 60)):
+            shown = subprocess.run(report + options, capture_output=True, text=True, check=False).stdout
+            lines = [line.rstrip(" -") for line in shown.splitlines() if line.strip() and not line.startswith("#")]
+            print(f"\n{title}:")
+            print("\n".join([line for line in lines if "swapper" not in line][:count]))
+
+
+def traced(command, environment, *options):
+    """[(pid, time, call, rest)] of one run."""
+    with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
+        path = os.path.join(folder, "strace")
+        strace = shutil.which("strace", path=SEARCH)
+        subprocess.run([strace, "-f", "-ttt", "-T", "-s", "64", "-o", path, *options, *command],
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, check=True)
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            found = [LINE.match(line.rstrip("\n")) for line in lines]
+    return [(int(m[1]), float(m[2]), m[3] or m[4], m[5]) for m in found if m]
+
+
+def process_names(events):
+    """{pid: the last program that it exec'ed, or its parent's name with a star when it never did}"""
+    names = {}
+    for pid, _, call, rest in events:
+        asked = re.match(r'"?([^",]+)"', rest) if call in ("execve", "execveat") else None
+        if asked:
+            names[pid] = os.path.basename(asked[1])
+        names.setdefault(pid, "(no exec)")
+    return names
+
+
+def milestones(command, environment):
+    print("\nmilestones of one run, in ms since its start (strace stops only at these calls):")
+    events = traced(command, environment, "--seccomp-bpf", "-e", f"trace={MILESTONES}")
+    begun = events[0][1]
+    for pid, when, call, rest in events:
+        if call or "exited" in rest:
+            print(f"  {(when - begun) * 1e3:8.3f}  {pid}  {call or ''}{' ' if not call else '('}{rest}"[:150])
+
+
+def every_call(command, environment):
+    events = traced(command, environment)
+    names = process_names(events)
+    count, spent = collections.Counter(), collections.Counter()
+    per_process = collections.Counter()
+    for pid, _, call, rest in events:
+        took = SPENT.search(rest)
+        if call and took:
+            count[names[pid], call] += 1
+            per_process[names[pid]] += 1
+            spent[names[pid], call] += float(took[1])
+    print("\nsystem calls of one run, by process: " + ", ".join(f"{name} {n}" for name, n in per_process.most_common()))
+    print("by time inside the kernel as strace saw it (waiting included), the longest first:")
+    for (name, call), seconds in spent.most_common(40):
+        print(f"  {seconds * 1e3:8.3f} ms  {count[name, call]:4d} ×  {name}: {call}")
