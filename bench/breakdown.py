@@ -2,7 +2,7 @@
 
 Four views, from the least to the most disturbing: what hotcell says of itself (`timing` of --json), samples of the
 processor (perf), the milestones of one run (strace that stops only at exec, clone, pivot_root and exit), and all
-system calls of one run. strace slows every call that it stops at, so the last view is for counts and order, not for time.
+system calls of one run. strace slows every call that it stops at, so the last view is for counts, not for time.
 """
 
 import collections
@@ -60,7 +60,8 @@ def samples(command, environment):
         data = os.path.join(folder, "perf.data")
         record = [perf, "record", "-q", "-e", "cpu-clock", "-F", "20000", "-a", "-g", "-o", data, "--", *loop]
         progress(f"perf over {RUNS * 5} runs")
-        done = subprocess.run(record, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(record, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment,
+                              check=False)
         if done.returncode != 0:
             print(f"\nperf does not work here: {' '.join(done.stderr.split())[:200]}")
             return

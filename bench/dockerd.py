@@ -55,8 +55,7 @@ class Docker:
         while True:
             if self.daemon.poll() is not None:
                 raise Unavailable(f"dockerd ended at start: {self._last_error()}")
-            answer = subprocess.run(self.client + ["version"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-            if answer.returncode == 0:
+            if subprocess.run(self.client + ["version"], capture_output=True, check=False).returncode == 0:
                 return
             if time.monotonic() > deadline:
                 raise Unavailable(f"dockerd did not answer within {START_SECONDS} s: {self._last_error()}")

@@ -179,7 +179,8 @@ static void run_at_once(const struct plan *plan)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: launch [-o] [-g PAUSE_US] [-p PARALLEL] ROUNDS COMMAND [ARGUMENT...] [::: COMMAND ...]...\n");
+    fprintf(stderr,
+            "usage: launch [-o] [-g PAUSE_US] [-p PARALLEL] ROUNDS COMMAND [ARGUMENT...] [::: COMMAND ...]...\n");
     return 2;
 }
 

@@ -144,9 +144,10 @@ def as_markdown(report):
     lines = [
         "# Benchmarks",
         "",
-        "This page is written by `bench/run.py --write-docs` from the last run of `make bench`. The times belong to the",
-        "machine below; compare the ratios. Within each case the contenders take turns, run by run, so that a slow moment",
-        "falls on all of them. A run is timed from the spawn until its output has ended and it has been waited for.",
+        "This page is written by `bench/run.py --write-docs` from the last run of `make bench`. The times belong to",
+        "the machine below; compare the ratios. Within each case the contenders take turns, run by run, so that a slow",
+        "moment falls on all of them. A run is timed from the spawn until its output has ended and it has been waited",
+        "for.",
         "",
         f"- Machine: {host['processor']}, {host['cores']} cores, {host['memory_gib']} GiB, {kind}; {host['system']}, "
         f"{host['kernel']}, cgroup {host['cgroup']}; as {host['user']}",

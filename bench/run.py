@@ -2,8 +2,9 @@
 """make bench: hotcell against bare programs, bubblewrap, runc and docker.
 
 All contenders of a case are measured in one interleaved run (bench/launch.c), so a ratio between them means something
-even where a time does not. The result is a table on stdout and bench/out/bench.json; `--write-docs` turns that file into
-docs/BENCHMARKS.md. A missed target is marked and does not fail the run: a busy machine is not a broken program.
+even where a time does not. The result is a table on stdout and bench/out/bench.json; `--write-docs` makes
+docs/BENCHMARKS.md of that file. A missed target is marked and does not fail the run: a busy machine is not a broken
+program.
 """
 
 import argparse
@@ -46,7 +47,7 @@ class Bench:
             if compiler is None:
                 raise SystemExit(f"bench: no C compiler: {failure or 'install gcc and libc6-dev'}")
         program = os.path.join(self.folder, os.path.basename(source)[: -len(".c")])
-        subprocess.run([compiler, "-std=gnu11", "-O2", "-static", "-o", program, os.path.join(HERE, source)], check=True)
+        subprocess.run([compiler, "-std=gnu11", "-O2", "-static", "-o", program, f"{HERE}/{source}"], check=True)
         return program
 
     def launch(self, commands, rounds, options=()):
@@ -201,8 +202,8 @@ def parse(argv):
     parser.add_argument("--guest-rounds", type=int, default=9, help="rounds of the programs that time themselves")
     parser.add_argument("--no-install", action="store_true", help="install nothing; list what is missing")
     parser.add_argument("--output", default=JSON_PATH, help="where the JSON file goes")
-    parser.add_argument("--write-docs", action="store_true", help="measure nothing; write docs/BENCHMARKS.md from the file")
-    parser.add_argument("--trace", action="store_true", help="measure nothing; show where the time of a cold run goes")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/BENCHMARKS.md from the file, then stop")
+    parser.add_argument("--trace", action="store_true", help="show where the time of a cold run goes, then stop")
     options = parser.parse_args(argv)
     unknown = set(options.cases) - {"true", "python", "cpu", "syscalls", "throughput"}
     if unknown:

@@ -1,8 +1,10 @@
 /*
- * syscalls: loops of cheap system calls, timed by itself. Prints "NAME NANOSECONDS_PER_CALL" for each kind and for a mix.
+ * syscalls: loops of cheap system calls, timed by itself. Prints "NAME NANOSECONDS_PER_CALL" for each kind and for a
+ * mix.
  *
- * What a cell adds to a system call is the seccomp filter and, for paths, its file system. Cheap calls show it best: the
- * dearer the call, the smaller the share. clock_gettime goes through syscall(2), as libc's own does not enter the kernel.
+ * What a cell adds to a system call is the seccomp filter and, for paths, its file system. Cheap calls show it best:
+ * the dearer the call, the smaller the share. clock_gettime goes through syscall(2), as libc's own does not enter the
+ * kernel.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -60,8 +62,9 @@ int main(void)
         long (*call)(int zero);
         int calls;
     } loops[] = {
-        {"getppid", call_getppid, 1}, {"clock_gettime", call_clock_gettime, 1}, {"read", call_read, 1},
-        {"stat", call_stat, 1},       {"mix", call_mix, 4},
+        {"getppid", call_getppid, 1}, {"clock_gettime", call_clock_gettime, 1},
+        {"read", call_read, 1},       {"stat", call_stat, 1},
+        {"mix", call_mix, 4},
     };
     int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     if (zero < 0) {
