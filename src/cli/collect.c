@@ -92,7 +92,21 @@ static int write_file(int root, const char *path, const char *content, size_t le
     return force ? write_over(folder, name, content, length) : write_new(folder, name, content, length);
 }
 
-int collect_write(int folder, const hc_result *result, bool force, bool verbose, struct hc_err *err)
+static void say_why(const char *path, int status)
+{
+    const struct cli plain = {0};
+    struct hc_err err = {0};
+
+    if (status == -EEXIST) {
+        hc_fail(&err, HC_CLASS_HOST, EEXIST, "%s exists, and was not replaced by the collected file", path);
+        hc_err_remedy(&err, "add --force, or name another folder: --collect-to DIR");
+    } else {
+        hc_fail_errno(&err, HC_CLASS_HOST, -status, "cannot write the collected file %s", path);
+    }
+    message_error(&plain, &err);
+}
+
+int collect_write(int folder, const hc_result *result, bool force, bool verbose)
 {
     int first = 0;
 
@@ -102,17 +116,12 @@ int collect_write(int folder, const hc_result *result, bool force, bool verbose,
         char size[32];
         const char *path = hc_result_file(result, i, &content, &length);
         int status = write_file(folder, path, content, length, force);
-        if (status == 0 && verbose)
+        if (status < 0)
+            say_why(path, status);
+        else if (verbose)
             message_note("wrote %s (%s)", path, hc_format_size(length, size, sizeof size));
-        if (status == 0 || first < 0)
-            continue;
-        first = status;
-        if (status == -EEXIST) {
-            hc_fail(err, HC_CLASS_HOST, EEXIST, "%s exists, and was not replaced by the collected file", path);
-            hc_err_remedy(err, "add --force, or another folder: --collect-to DIR");
-        } else {
-            hc_fail_errno(err, HC_CLASS_HOST, -status, "cannot write the collected file %s", path);
-        }
+        if (first == 0)
+            first = status;
     }
     return first;
 }

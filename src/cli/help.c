@@ -7,7 +7,7 @@
 #include "cli/message.h"
 #include <string.h>
 
-enum { HELP_COLUMN = 28, HELP_WIDTH = 100 };
+enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
 
 void help_short(FILE *out)
 {
@@ -44,12 +44,9 @@ static void print_wrapped(const char *text, int indent, int used)
 static void print_option(const struct option *option)
 {
     char left[80];
-    int length = snprintf(left, sizeof left, "  ");
+    int length = option->letter ? snprintf(left, sizeof left, "  -%c%s", option->letter, option->name ? ", " : "")
+                                : snprintf(left, sizeof left, "      ");
 
-    if (option->letter)
-        length += snprintf(left + length, sizeof left - (size_t)length, "-%c", option->letter);
-    if (option->letter && option->name)
-        length += snprintf(left + length, sizeof left - (size_t)length, ", ");
     if (option->name)
         length += snprintf(left + length, sizeof left - (size_t)length, "--%s", option->name);
     if (option->argument)

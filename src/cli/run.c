@@ -156,7 +156,6 @@ static int cannot_write(const struct cli *cli, const struct stream *stream)
 
 static int report(const struct cli *cli, const struct run_line *line, const hc_result *result, struct stream *stream)
 {
-    struct hc_err err = {0};
     int code = hc_result_exit_code(result);
 
     if (cli->json) {
@@ -174,11 +173,8 @@ static int report(const struct cli *cli, const struct run_line *line, const hc_r
     show_summary(cli, stream, hc_result_summary(result));
     if (cli->verbose)
         show_measures(result);
-    if (line->collect_fd >= 0 && collect_write(line->collect_fd, result, line->force, cli->verbose, &err) < 0) {
-        struct cli plain = {0};
-        int failed = message_error(&plain, &err);
-        return code ? code : failed;
-    }
+    if (line->collect_fd >= 0 && collect_write(line->collect_fd, result, line->force, cli->verbose) < 0 && code == 0)
+        return EXIT_OURS;
     return code;
 }
 

@@ -59,7 +59,8 @@ int files_missing(const char *path, struct hc_err *err);
 /* collect.c */
 /* The folder for collected files; made when its parent exists. The fd, or -errno. */
 int collect_open(const char *folder, struct hc_err *err);
-/* Write every collected file below the folder; the first failure is in err and the others are still written. */
-int collect_write(int folder, const hc_result *result, bool force, bool verbose, struct hc_err *err);
+/* Write every collected file below the folder. Each that cannot be written gets a message; the first's -errno is
+ * returned. */
+int collect_write(int folder, const hc_result *result, bool force, bool verbose);
 
 #endif
