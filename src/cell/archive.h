@@ -17,7 +17,7 @@ struct archive_header {
     uint32_t magic;
     uint32_t type;
     uint32_t mode;
-    uint32_t path_length;    /* without NUL; 1 to ARCHIVE_PATH_MAX */
+    uint32_t path_length;    /* without NUL; 1 to ARCHIVE_PATH_MAX; 0 for ARCHIVE_END */
     uint64_t content_length; /* what follows */
     uint64_t true_size;      /* out: the file's size, which may be more than what follows */
 };
@@ -25,6 +25,10 @@ struct archive_header {
 /* Header checks shared by both readers: magic, type, lengths; the path is relative, clean, without ".." or NUL. */
 int archive_header_check(const struct archive_header *header, struct hc_err *err);
 int archive_path_check(const char *path, size_t length);
+
+/* Write one header and path. END has neither path nor content: pass "". 0 or -errno. */
+int archive_put_header(int out, enum archive_type type, unsigned mode, const char *path, uint64_t content_length,
+                       uint64_t true_size);
 
 /* In the cell, as the guest: make the files of the sealed memfd `fd` below the working directory, parents included. */
 int archive_unpack(int fd, struct hc_err *err);

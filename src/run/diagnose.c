@@ -121,7 +121,10 @@ static void diagnose_not_started(const struct run_stage *stage, struct diagnosis
 {
     bool missing = stage->exit_code == 127;
 
-    claim(d, missing ? "exception" : "permission", missing ? "command_not_found" : "not_executable", -1);
+    if (stage->err.code == ENOSPC)
+        claim(d, "disk", "disk_full", LIMIT_DISK);
+    else
+        claim(d, missing ? "exception" : "permission", missing ? "command_not_found" : "not_executable", -1);
     SAY(d, "%s", stage->err.message);
     snprintf(d->hint, sizeof(d->hint), "%s", stage->err.remedy);
     evidence(d, "errno", stage->err.code);

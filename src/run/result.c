@@ -55,7 +55,8 @@ static void judge_exited(struct run_stage *stage)
 
 static void judge_not_started(struct run_stage *stage)
 {
-    if (stage->err.class != HC_CLASS_PROGRAM)
+    /* REQUEST: its files do not fit, or clash with what is there. Not the program's doing, and not ours either. */
+    if (stage->err.class != HC_CLASS_PROGRAM && stage->err.class != HC_CLASS_REQUEST)
         judge(stage, RUN_INTERNAL, EXIT_INTERNAL, 0);
     else
         judge(stage, RUN_ERROR, stage->err.code == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN, 0);
