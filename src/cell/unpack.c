@@ -114,7 +114,7 @@ static int unpack_symlink(struct source *source, const struct archive_header *he
 static int unpack_record(struct source *source, const struct archive_header *header, struct hc_err *err)
 {
     char path[ARCHIVE_PATH_MAX + 1];
-    const char *name;
+    const char *name = path;
 
     int status = take(source, path, header->path_length, err);
     if (status < 0)
