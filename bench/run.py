@@ -60,7 +60,7 @@ class Bench:
                               env=ENVIRONMENT, cwd=self.folder, check=False)
         if done.returncode != 0:
             raise SystemExit(f"bench: {done.stderr.strip()}")
-        runs = collections.defaultdict(list)
+        runs = {label: [] for label in labels}
         for line in done.stdout.splitlines():
             kind, index, rest = line.split(" ", 2)
             if kind == "run":
@@ -70,8 +70,19 @@ class Bench:
                 runs[labels[int(index)]][-1][2].append(rest)
         return runs
 
+    def working(self, case, commands):
+        """Those commands that work; the others are put down as missing, with what they said."""
+        for label, command in list(commands.items()):
+            tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=ENVIRONMENT,
+                                   cwd=self.folder, check=False)
+            if tried.returncode != 0:
+                case.lacks(label, f"exit status {tried.returncode}: {' '.join(tried.stderr.split())}"[:300])
+                del commands[label]
+        return commands
+
     def latency(self, case, commands):
         """Start to end, in milliseconds, as a caller sees it. Also returns each contender's peak RSS in MiB."""
+        commands = self.working(case, commands)
         progress(f"{case.name}: {', '.join(commands)}; {self.options.rounds} rounds")
         runs = self.launch(commands, self.options.rounds + WARM_UP, ["-g", str(PAUSE_US)])
         rss = {}
@@ -128,9 +139,10 @@ class Bench:
             case.lacks("bubblewrap", self.field.all["bubblewrap"].reason)
         return commands
 
-    def guest_values(self, commands, what):
+    def guest_values(self, case, commands):
         """Runs programs that time themselves: {word: {label: [value]}} from their "WORD VALUE …" lines."""
-        progress(f"{what}: {', '.join(commands)}; {self.options.guest_rounds} rounds")
+        commands = self.working(case, commands)
+        progress(f"{case.name}: {', '.join(commands)}; {self.options.guest_rounds} rounds")
         values = collections.defaultdict(lambda: collections.defaultdict(list))
         runs = self.launch(commands, self.options.guest_rounds + 1, ["-o", "-g", str(PAUSE_US)])
         for label, samples in runs.items():
@@ -144,7 +156,7 @@ class Bench:
         case = report.Case("cpu", "a CPU-bound guest, timed by itself", "ms", "bare")
         more = f"hotcell --cpus {max(2, os.cpu_count() or 1)}"
         variants = {"hotcell": [], more: more.split()[1:]}
-        values = self.guest_values(self.guest_commands(case, self._compile("guest/cpu.c"), variants), case.name)
+        values = self.guest_values(case, self.guest_commands(case, self._compile("guest/cpu.c"), variants))
         for label, taken in values["cpu"].items():
             case.add(label, [value / 1e6 for value in taken])
         for label in variants:
@@ -154,7 +166,7 @@ class Bench:
     def system_calls(self):
         first = report.Case("syscalls", "a loop of cheap system calls", "ns a call", "bare")
         commands = self.guest_commands(first, self._compile("guest/syscalls.c"), {"hotcell": []})
-        values = self.guest_values(commands, first.name)
+        values = self.guest_values(first, commands)
         cases = [first]
         for word, by_label in values.items():
             case = first
@@ -171,6 +183,7 @@ class Bench:
         width = os.cpu_count() or 1
         case = report.Case("throughput", f"runs of /bin/true a second, {width} at a time", "runs/s", "bubblewrap", True)
         commands = self.commands(case, ("bare", "hotcell", "bubblewrap"), ["/bin/true"], ["--", "/bin/true"])
+        commands = self.working(case, commands)
         blocks, size = 5, max(20, self.options.rounds)
         progress(f"throughput: {', '.join(commands)}; {blocks} blocks of {size} runs")
         rates = collections.defaultdict(list)
