@@ -1,7 +1,7 @@
 /*
- * The languages of this installation: which folders hold them, and how one is found by name, alias or file. A name beats an
- * alias, an earlier folder beats a later one. The file of a language has its name (language_parse.c insists), so asking for a
- * language by name opens one file; only an alias, an extension or a mistake reads them all.
+ * The languages of this installation: which folders hold them, and how one is found by name, alias or file. A name
+ * beats an alias, an earlier folder beats a later one. The file of a language has its name (language_parse.c insists),
+ * so asking for a language by name opens one file; only an alias, an extension or a mistake reads them all.
  */
 #include "run/language.h"
 
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #ifndef HC_DATADIR
-#define HC_DATADIR "/usr/local/share"
+#define HC_DATADIR "/usr/local/share/hotcell"
 #endif
 
 enum { NAME_SIZE = 64, LANGUAGE_LIMIT = 1024, LIST_LIMIT = 256 };
@@ -78,8 +78,8 @@ static int add_folder(struct words *folders, const char *format, ...)
     return words_add(folders, path) < 0 ? -ENOMEM : 1;
 }
 
-/* The folder of the file that this code was loaded from: the program, or libhotcell. The dynamic linker knows the program only
- * by argv[0], which may say anything; the kernel knows better. */
+/* The folder of the file that this code was loaded from: the program, or libhotcell. The dynamic linker knows the
+ * program only by argv[0], which may say anything; the kernel knows better. */
 static int own_folder(char *folder, size_t size)
 {
     Dl_info info;
@@ -109,7 +109,7 @@ static int add_built_in(struct words *folders)
                 return result;
         }
     }
-    return add_folder(folders, "%s", HC_DATADIR "/hotcell/languages");
+    return add_folder(folders, "%s", HC_DATADIR "/languages");
 }
 
 static int add_users(struct words *folders)
@@ -141,7 +141,7 @@ static int find_folders(const struct config *config, struct words *folders, stru
         return fail_memory(err);
     if (result == 0) {
         hc_fail(err, HC_CLASS_HOST, ENOENT, "hotcell's own languages are not installed: %s does not exist",
-                getenv("HOTCELL_LANGUAGES") != NULL ? getenv("HOTCELL_LANGUAGES") : HC_DATADIR "/hotcell/languages");
+                getenv("HOTCELL_LANGUAGES") != NULL ? getenv("HOTCELL_LANGUAGES") : HC_DATADIR "/languages");
         return hc_err_remedy(err, "install hotcell again, or set HOTCELL_LANGUAGES to the folder"), -ENOENT;
     }
     return 0;

@@ -49,7 +49,8 @@ void language_version(const struct language *language, char *version, size_t siz
  *   {entry}    the entry, relative to work_dir       {stem}    its name without folder and extension
  *   {sources}  a word of its own: all sources        {dir}     work_dir
  *   {out}      the compiled program, LANGUAGE_OUT    {memory}  the memory limit in MiB    {cpus}  CPUs, rounded up
- * "{{" and "}}" are braces. A file name that begins with '-' gets "./" before it, so that no tool takes it for an option. */
+ * Any other lower-case word in braces is refused when the file is read; any other brace is text. A file name that begins with
+ * a dash gets "./" before it, so that no tool takes it for an option. */
 #define LANGUAGE_OUT "/tmp/.hotcell/main" /* outside work_dir, so that it is never collected; its folder is made by the engine */
 int language_expand(const struct language *language, const struct language_stage *stage, const char *work_dir,
                     const char *entry, const struct words *sources, const struct limits *limits, struct words *argv,

@@ -1,6 +1,6 @@
 /*
- * Commands of a language, from template to argv. A template is checked when its file is read (language_template_check), so
- * that expanding it later fails only for what the request brings: too many words, or no memory.
+ * Commands of a language, from template to argv. A template is checked when its file is read (language_template_check),
+ * so that expanding it later fails only for what the request brings: too many words, or no memory.
  */
 #include "run/language.h"
 
@@ -41,22 +41,23 @@ static int placeholder_at(const char *text)
     return -1;
 }
 
+/* "{lower-case letters}" is meant as a placeholder; every other brace is text, so that a command can hold a script. */
+static bool looks_like_placeholder(const char *text)
+{
+    size_t letters = text[0] == '{' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz") : 0;
+    return letters > 0 && text[1 + letters] == '}';
+}
+
 const char *language_template_check(const char *template)
 {
-    for (const char *at = template; *at != '\0';) {
-        int place = *at == '{' && at[1] != '{' ? placeholder_at(at) : -1;
+    for (const char *at = template; *at != '\0'; at++) {
+        if (!looks_like_placeholder(at))
+            continue;
+        int place = placeholder_at(at);
+        if (place < 0)
+            return "has an unknown placeholder; known are {entry} {sources} {out} {stem} {dir} {memory} {cpus}";
         if (place == PLACE_SOURCES && strcmp(template, placeholder_names[place]) != 0)
             return "has {sources} inside a word; it must be a word of its own";
-        if (place >= 0)
-            at += strlen(placeholder_names[place]);
-        else if ((at[0] == '{' || at[0] == '}') && at[1] == at[0])
-            at += 2;
-        else if (at[0] == '{' || at[0] == '}')
-            return "has an unknown placeholder; known are {entry} {sources} {out} {stem} {dir} {memory} {cpus}, and {{ "
-                   "}} "
-                   "for braces";
-        else
-            at++;
     }
     return NULL;
 }
@@ -78,13 +79,12 @@ static int add_expanded(struct words *argv, const char *template, const struct v
 {
     struct hc_buf word = HC_BUF_INIT(WORD_LIMIT);
     for (const char *at = template; *at != '\0';) {
-        int place = *at == '{' ? placeholder_at(at) : -1;
+        int place = placeholder_at(at);
         if (place >= 0) {
             hc_buf_add_str(&word, values->text[place]);
             at += strlen(placeholder_names[place]);
         } else {
-            hc_buf_add(&word, at, 1);
-            at += (at[0] == '{' || at[0] == '}') ? 2 : 1;
+            hc_buf_add(&word, at++, 1);
         }
     }
     int status = hc_buf_status(&word);

@@ -1,7 +1,7 @@
 /*
- * One language file: TOML in, struct language out. The schema is the tables below; everything that is not in them is an error
- * with file and line. What holds afterwards: every required key is there, no text contains a NUL, every command is an absolute
- * path (or the compiled program) and has only placeholders that language_expand knows.
+ * One language file: TOML in, struct language out. The schema is the tables below; everything that is not in them is an
+ * error with file and line. What holds afterwards: every required key is there, no text contains a NUL, every command
+ * is an absolute path (or the compiled program) and has only placeholders that language_expand knows.
  */
 #include "run/language.h"
 

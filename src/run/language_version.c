@@ -1,12 +1,12 @@
 /*
- * Which version of a language is installed. Asking the tool costs from 2 ms (python) to half a second (tsc), so answers are kept
- * in one small text file, a line each:
+ * Which version of a language is installed. Asking the tool costs from 2 ms (python) to half a second (tsc), so answers
+ * are kept in one small text file, a line each:
  *
  *     size TAB modified (ns) TAB hash of command and pattern TAB path TAB version
  *
- * The tool's path, size and time are the key: an upgrade changes them. The cache is a convenience and never an authority: it is
- * read only if nobody but us can have written it, replaced by rename so that no reader sees half of it, and when it cannot be
- * written nothing is said and the tool is asked again next time.
+ * The tool's path, size and time are the key: an upgrade changes them. The cache is a convenience and never an
+ * authority: it is read only if nobody but us can have written it, replaced by rename so that no reader sees half of
+ * it, and when it cannot be written nothing is said and the tool is asked again next time.
  */
 #include "run/language.h"
 
