@@ -73,5 +73,8 @@ const char *hc_suggest(const char *word, const char *const *candidates, size_t c
         if (is_prefix(word, length, candidates[i]) && (longer == NULL || candidate_length < strlen(longer)))
             longer = candidates[i];
     }
-    return nearest != NULL ? nearest : longer;
+    /* A beginning has no letter wrong, so only a single slip is nearer than that. */
+    if (longer != NULL && nearest_distance > 1)
+        return longer;
+    return nearest;
 }
