@@ -42,13 +42,11 @@ static int run_config(struct cli *cli, int argc, char **argv)
     hc_config_free(config);
     if (!text)
         return message_no_memory(cli);
-    if (cli->json)
-        return json_show(text) < 0 ? EXIT_OURS : EXIT_OK;
-
     json_cleanup json_t *settings = json_loads(text, 0, NULL);
     if (!settings)
         return message_no_memory(cli);
-    return show_table(settings) < 0 ? EXIT_OURS : EXIT_OK;
+    int status = cli->json ? json_show(text) : show_table(settings);
+    return status < 0 ? message_cannot_write(status) : EXIT_OK;
 }
 
 const struct verb verb_config = {

@@ -91,11 +91,11 @@ static int run_doctor(struct cli *cli, int argc, char **argv)
     if (!report)
         return message_no_memory(cli);
     const struct level *level = find_level(json_text(report, "level"));
-    if (cli->json)
-        return json_show(text) < 0 ? EXIT_OURS : level->exit_code;
-    if (show_table(json_object_get(report, "checks")) < 0)
-        return EXIT_OURS;
-    show_verdict(report, level, accepted);
+    int status = cli->json ? json_show(text) : show_table(json_object_get(report, "checks"));
+    if (status < 0)
+        return message_cannot_write(status);
+    if (!cli->json)
+        show_verdict(report, level, accepted);
     return level->exit_code;
 }
 

@@ -65,17 +65,15 @@ static int show(struct cli *cli, const char *config_path, bool names)
     hc_config_free(config);
     if (!text)
         return message_library(cli, error);
-    if (cli->json && !names)
-        return json_show(text) < 0 ? EXIT_OURS : EXIT_OK;
-
     json_cleanup json_t *languages = json_loads(text, 0, NULL);
     if (!languages)
         return message_no_memory(cli);
-    if (names)
+    if (names) {
         show_names(languages);
-    else if (show_table(languages) < 0)
-        return EXIT_OURS;
-    return EXIT_OK;
+        return EXIT_OK;
+    }
+    int status = cli->json ? json_show(text) : show_table(languages);
+    return status < 0 ? message_cannot_write(status) : EXIT_OK;
 }
 
 static int run_languages(struct cli *cli, int argc, char **argv)

@@ -107,9 +107,7 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
 
     int code = verb->run(&cli, argc - 1, argv + 1);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        message_note("cannot write to stdout: %s", strerror(errno));
-        return EXIT_OURS;
-    }
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return message_cannot_write(-errno);
     return code;
 }

@@ -5,6 +5,7 @@
 #include "cli/message.h"
 
 #include "base/buf.h"
+#include "base/fd.h"
 #include "cli/stream.h"
 #include "cli/table.h"
 #include <errno.h>
@@ -178,6 +179,12 @@ int message_no_memory(const struct cli *cli)
     return EXIT_OURS;
 }
 
+int message_cannot_write(int status)
+{
+    message_note("cannot write to stdout: %s", strerror(-status));
+    return EXIT_OURS;
+}
+
 void message_note(const char *format, ...)
 {
     char text[1024];
@@ -192,14 +199,16 @@ void message_note(const char *format, ...)
 void message_summary(const char *summary)
 {
     struct hc_buf buf = HC_BUF_INIT(MESSAGE_CEILING);
-    size_t word = strcspn(summary, ":");
-    bool colour = summary[word] == ':' && table_colour(STDERR_FILENO);
+    const char *colon = strchr(summary, ':');
+    bool colour = colon && table_colour(STDERR_FILENO);
+    hc_cleanup_free char *word = colour ? strndup(summary, (size_t)(colon - summary)) : NULL;
 
-    hc_buf_add_str(&buf, colour ? "hotcell: \033[31m" : "hotcell: ");
-    if (colour) {
-        hc_buf_add(&buf, summary, word);
+    hc_buf_add_str(&buf, "hotcell: ");
+    if (word) {
+        hc_buf_add_str(&buf, "\033[31m");
+        table_add_printable(&buf, word);
         hc_buf_add_str(&buf, "\033[0m");
-        summary += word;
+        summary = colon;
     }
     table_add_printable(&buf, summary);
     hc_buf_add_str(&buf, "\n");

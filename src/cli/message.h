@@ -14,6 +14,8 @@ int message_library(const struct cli *cli, hc_error *error);
 int message_adopt(hc_error *error, struct hc_err *err);
 /* For a failed allocation, where there is no error to print. */
 int message_no_memory(const struct cli *cli);
+/* For output that could not be written; status is the -errno. */
+int message_cannot_write(int status);
 /* "hotcell: …" on stderr. */
 void message_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The one line about a result; the word before the first ':' is red on a terminal. */
