@@ -13,7 +13,7 @@ C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
 FUZZ_TARGETS = $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all help test test-v2 install bench fuzz format lint lint-format lint-layers lint-text lint-tidy lint-cppcheck \
+.PHONY: all help test test-v2 install bench fuzz format lint lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck \
 	clean build build-asan deps deps-test
 
 all: deps build ## Build build/hotcell and everything beside it. Missing build packages are installed first.
@@ -54,7 +54,7 @@ fuzz: deps-test ## Fuzz each parser for FUZZ_SECONDS with libFuzzer and ASan. Ne
 format: ## Put the C files into the style of .clang-format.
 	@clang-format -i $(C_FILES)
 
-lint: lint-format lint-layers lint-text lint-tidy lint-cppcheck ## Check formatting, layers, words, clang-tidy, cppcheck.
+lint: lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck ## Check formatting, layers, lists of sources, words, clang-tidy, cppcheck.
 	@echo "No faults found."
 
 clean: ## Remove the build trees.
@@ -84,6 +84,9 @@ lint-format:
 
 lint-layers:
 	@tools/check-layers
+
+lint-sources:
+	@tools/check-sources
 
 lint-text:
 	@tools/check-text
