@@ -1,6 +1,6 @@
 /*
- * Lists of strings. What always holds: a list that was ever added to ends in a NULL, so its item can go to execve as it is;
- * every string and the list are the struct's own.
+ * Lists of strings. What always holds: a list that was ever added to ends in a NULL, so its item can go to execve as it
+ * is; every string and the list are the struct's own.
  */
 #include "run/request.h"
 #include <errno.h>
@@ -12,7 +12,8 @@ int words_add(struct words *words, const char *text)
     char *copy = strdup(text);
     if (!copy)
         return -ENOMEM;
-    /* The capacity is not stored: it is the smallest power of two that holds count and the NULL, and grows when they fill it. */
+    /* The capacity is not stored: it is the smallest power of two that holds count and the NULL, and grows when they
+     * fill it. */
     size_t used = words->count + 1;
     if (words->count == 0 || (used & (used - 1)) == 0) {
         char **item = reallocarray(words->item, used * 2, sizeof *item);

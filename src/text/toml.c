@@ -1,8 +1,9 @@
 /*
  * The TOML tree: what the parser builds and what everyone else reads.
  *
- * A value belongs to the array or table that holds it, and the root to the caller. A table keeps its members in the order of
- * the document, and a balanced tree beside them for lookups. The parser caps the depth, so freeing may recurse.
+ * A value belongs to the array or table that holds it, and the root to the caller. A table keeps its members in the
+ * order of the document, and a balanced tree beside them for lookups. The parser caps the depth, so freeing may
+ * recurse.
  */
 #include "text/toml_internal.h"
 #include <assert.h>

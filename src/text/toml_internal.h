@@ -75,9 +75,9 @@ int toml_fail(struct toml_parser *parser, const char *at, const char *format, ..
 int toml_fail_expected(struct toml_parser *parser, const char *expected); /* "expected X, found …" at the cursor */
 int toml_no_memory(struct toml_parser *parser);
 int toml_line_here(struct toml_parser *parser);
-void toml_skip_blanks(struct toml_parser *parser);        /* spaces and tabs */
-void toml_skip_blank_lines(struct toml_parser *parser);   /* and comments and newlines */
-int toml_end_line(struct toml_parser *parser);            /* blanks, a comment, and then a newline or the end */
+void toml_skip_blanks(struct toml_parser *parser);      /* spaces and tabs */
+void toml_skip_blank_lines(struct toml_parser *parser); /* and comments and newlines */
+int toml_end_line(struct toml_parser *parser);          /* blanks, a comment, and then a newline or the end */
 bool toml_at_end(const struct toml_parser *parser);
 bool toml_accept(struct toml_parser *parser, char wanted);
 int toml_read_string(struct toml_parser *parser, bool allow_multiline, char **data, size_t *length);

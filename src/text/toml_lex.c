@@ -1,7 +1,7 @@
 /*
- * TOML's characters. toml_check_text() runs over the document once, before anything else, and refuses bad UTF-8 and every
- * control character but tab and newline: no context of TOML 1.0 allows one. So whatever the rest of the parser looks at is
- * well-formed text, and a carriage return is always followed by a line feed.
+ * TOML's characters. toml_check_text() runs over the document once, before anything else, and refuses bad UTF-8 and
+ * every control character but tab and newline: no context of TOML 1.0 allows one. So whatever the rest of the parser
+ * looks at is well-formed text, and a carriage return is always followed by a line feed.
  */
 #include "base/buf.h"
 #include "text/toml_internal.h"
@@ -93,8 +93,8 @@ int toml_check_text(struct toml_parser *parser)
         if (c == '\r' && (p + 1 == parser->end || p[1] != '\n'))
             return toml_fail(parser, p, "a carriage return must be followed by a line feed");
         if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F)
-            return toml_fail(parser, p, "control character 0x%02X is not allowed; write it as \"\\u%04X\" in a string", c,
-                             c);
+            return toml_fail(parser, p, "control character 0x%02X is not allowed; write it as \"\\u%04X\" in a string",
+                             c, c);
         size_t length = utf8_sequence((const unsigned char *)p, (size_t)(parser->end - p));
         if (!length)
             return toml_fail(parser, p, "byte 0x%02X is not valid UTF-8", c);
@@ -200,7 +200,8 @@ static int read_unicode_escape(struct toml_parser *parser, int digits, struct hc
     return 0;
 }
 
-/* A backslash that ends its line (blanks may follow it) takes away everything up to the next character that is not blank. */
+/* A backslash that ends its line (blanks may follow it) takes away everything up to the next character that is not
+ * blank. */
 static bool skip_line_continuation(struct toml_parser *parser)
 {
     const char *back = parser->at;
@@ -250,7 +251,8 @@ static bool accept_closing_quotes(struct toml_parser *parser, char quote, struct
     return true;
 }
 
-static int read_string_body(struct toml_parser *parser, const char *start, char quote, bool multiline, struct hc_buf *out)
+static int read_string_body(struct toml_parser *parser, const char *start, char quote, bool multiline,
+                            struct hc_buf *out)
 {
     for (;;) {
         if (toml_at_end(parser))

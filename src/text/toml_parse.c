@@ -1,13 +1,13 @@
 /*
  * TOML's grammar: a document is lines, and a line is a header, a key with its value, or blank.
  *
- * What may be defined where is decided by how the table came to be (enum toml_made): a header may pass through any table
- * that is not closed, but opens each only once; a dotted key may pass only through tables that dotted keys made, or that
- * nobody has defined yet. Depth is counted at every step down, by header, dotted key or bracket, so the recursion and the
- * tree are never deeper than TOML_MAX_DEPTH.
+ * What may be defined where is decided by how the table came to be (enum toml_made): a header may pass through any
+ * table that is not closed, but opens each only once; a dotted key may pass only through tables that dotted keys made,
+ * or that nobody has defined yet. Depth is counted at every step down, by header, dotted key or bracket, so the
+ * recursion and the tree are never deeper than TOML_MAX_DEPTH.
  */
-#include "text/toml_internal.h"
 #include "base/fd.h"
+#include "text/toml_internal.h"
 #include <errno.h>
 #include <string.h>
 
@@ -59,7 +59,8 @@ static int fail_duplicate(struct toml_parser *parser, const struct key_path *pat
                      strchr("aeiou", type[0]) ? "an" : "a", type, first->line);
 }
 
-static int add_member(struct toml_parser *parser, struct toml_value *table, struct toml_name *key, struct toml_value *value)
+static int add_member(struct toml_parser *parser, struct toml_value *table, struct toml_name *key,
+                      struct toml_value *value)
 {
     if (value && toml_insert(table, key, value) == 0)
         return 0;
@@ -338,8 +339,8 @@ int toml_parse(const char *text, size_t length, const char *name, struct toml_va
         text += 3;
         length -= 3;
     }
-    struct toml_parser parser = {.text = text, .end = text + length, .at = text, .name = name, .mark = text,
-                                 .line_at_mark = 1, .err = err};
+    struct toml_parser parser = {
+        .text = text, .end = text + length, .at = text, .name = name, .mark = text, .line_at_mark = 1, .err = err};
     struct toml_value *document HC_CLEANUP(toml_free_ptr) = NULL;
     int rc = toml_check_text(&parser);
     if (rc < 0)

@@ -1,7 +1,7 @@
 /*
- * TOML's numbers, booleans, dates and times. The cursor stands at the first character of a value; all characters that such a
- * value can have are taken as one word, and the word must then fit one form to its last character. So "1.5.2", "0x", "12_" and
- * "truely" are refused as a whole, with the word in the message.
+ * TOML's numbers, booleans, dates and times. The cursor stands at the first character of a value; all characters that
+ * such a value can have are taken as one word, and the word must then fit one form to its last character. So "1.5.2",
+ * "0x", "12_" and "truely" are refused as a whole, with the word in the message.
  */
 #include "text/toml_internal.h"
 #include <errno.h>

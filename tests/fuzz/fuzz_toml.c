@@ -1,6 +1,7 @@
 /*
- * Feeds bytes to the TOML parser. Besides what the sanitizers see, it checks what the header promises: a refusal is of class
- * "request", has a position and leaves the root untouched; an accepted tree can be walked, and each key of it found again.
+ * Feeds bytes to the TOML parser. Besides what the sanitizers see, it checks what the header promises: a refusal is of
+ * class "request", has a position and leaves the root untouched; an accepted tree can be walked, and each key of it
+ * found again.
  */
 #include "base/fd.h"
 #include "text/toml.h"

@@ -1,6 +1,6 @@
 /*
- * Reads TOML on stdin and prints it as toml-test's tagged JSON on stdout, for the conformance test to compare. Exit status 1
- * and the error's one line on stderr when the document is refused.
+ * Reads TOML on stdin and prints it as toml-test's tagged JSON on stdout, for the conformance test to compare. Exit
+ * status 1 and the error's one line on stderr when the document is refused.
  */
 #include "base/fd.h"
 #include "text/toml.h"

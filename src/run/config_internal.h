@@ -1,0 +1,54 @@
+/* Shared by the config*.c files only: the table of keys, and how one key takes and shows its value. */
+#ifndef HC_RUN_CONFIG_INTERNAL_H
+#define HC_RUN_CONFIG_INTERNAL_H
+
+#include "run/config.h"
+#include "text/json.h"
+#include "text/toml.h"
+
+enum config_kind {
+    CONFIG_BOOL,
+    CONFIG_NUMBER,
+    CONFIG_STRING,
+    CONFIG_PATHS,  /* absolute paths; ~/ is the home of whoever runs hotcell */
+    CONFIG_NAMES,  /* names below /etc */
+    CONFIG_LIMIT,  /* one of config->defaults */
+    CONFIG_CEILING /* one of config->ceilings */
+};
+
+struct config_key {
+    const char *section, *name;
+    enum config_kind kind;
+    size_t offset;       /* in struct config; not for limits */
+    enum limit_id limit; /* only for limits */
+    const char *initial; /* as text; NULL: nothing */
+    const char *summary;
+    int (*check)(const char *text, struct hc_err *err); /* strings: more than being a string; may be NULL */
+};
+
+struct config_origin {
+    char *text; /* "default", "/etc/hotcell/config.toml:3", … */
+    int file;   /* number of the file that set it, in order of reading; 0: none */
+};
+
+size_t config_key_count(void);
+struct config_key config_key_at(size_t index); /* by value: the rows of limits are made from limit_table */
+/* The index, or -1. The seeds' names for limits ([sandbox] memory_limit) find the limit itself. */
+int config_key_find(const char *section, const char *name);
+/* Names for suggestions: sections when section is NULL, else the keys in it, aliases too. At most `max`; the count. */
+size_t config_key_names(const char *section, const char **names, size_t max);
+/* The section that has a key of this name, or NULL. */
+const char *config_key_home(const char *name);
+
+/* Outputs are written only on success. The error names the key; it does not know the file. */
+int config_assign(struct config *config, const struct config_key *key, const struct toml_value *value,
+                  struct hc_err *err);
+int config_assign_text(struct config *config, const struct config_key *key, const char *text, struct hc_err *err);
+/* A new reference, JSON null for what is not set; NULL: out of memory. */
+json_t *config_show(const struct config *config, const struct config_key *key);
+void config_drop(struct config *config, const struct config_key *key); /* frees what the key holds */
+
+/* The caller's home, from $HOME or the password file; -ENOENT when neither says. */
+int config_home(char *path, size_t size);
+
+#endif

@@ -1,0 +1,31 @@
+/* Shared by the policy*.c files only: the forbidden list. */
+#ifndef HC_RUN_POLICY_INTERNAL_H
+#define HC_RUN_POLICY_INTERNAL_H
+
+#include "run/policy.h"
+#include <limits.h>
+#include <sys/types.h>
+
+struct policy_entry {
+    char *path; /* absolute and clean; need not exist */
+    const char *reason;
+    bool exists; /* then its identity: */
+    dev_t device;
+    ino_t inode;
+};
+
+struct policy_forbidden {
+    struct policy_entry *item;
+    size_t count, capacity;
+    char own[PATH_MAX]; /* the caller's home, the one folder of /home that is not forbidden; "" when there is none */
+};
+
+/* Everything that may not be mounted: the built-in list, homes, and the configuration's forbidden_paths. Each path that
+ * exists and resolves to another one is there twice. `forbidden` is zeroed by the caller. 0 or -errno. */
+int policy_forbidden_load(const struct config *config, struct policy_forbidden *forbidden);
+void policy_forbidden_release(struct policy_forbidden *forbidden);
+
+/* Whether path is folder, or lies under it. Both absolute and clean. '/data-x' is not under '/data'. */
+bool policy_is_under(const char *path, const char *folder);
+
+#endif
