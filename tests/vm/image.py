@@ -117,7 +117,7 @@ def copy_tree(source, staging, build):
 
 
 def make(path, source, build, kernel_version, plans, full):
-    """Write the image to `path`, with `plans`, what to run on which variant, in it; its staging folder is beside it and is the caller's to remove."""
+    """Write the image to `path`, with `plans` (what to run on which variant) in it. The folder beside it is the caller's to remove."""
     staging = pathlib.Path(str(path) + ".root")
     staging.mkdir()
     os.chmod(staging, 0o755)
