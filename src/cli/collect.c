@@ -82,7 +82,7 @@ static int write_over(int folder, const char *name, const char *content, size_t 
 static int write_file(int root, const char *path, const char *content, size_t length, bool force)
 {
     char parts[PATH_MAX];
-    const char *name = NULL;
+    const char *name = "";
 
     if (snprintf(parts, sizeof parts, "%s", path) >= (int)sizeof parts)
         return -ENAMETOOLONG;

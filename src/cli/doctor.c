@@ -59,11 +59,11 @@ static int show_table(const json_t *checks)
 
 static void show_verdict(const json_t *report, const struct level *level, bool accepted)
 {
-    const json_t *limits = json_object_get(report, "limits_enforced"), *enforced;
-    const char *name;
+    json_t *limits = json_object_get(report, "limits_enforced");
 
     printf("\nAs %s. Limits that are enforced:", json_text(report, "as"));
-    json_object_foreach((json_t *)limits, name, enforced) printf(" %s %s", name, json_is_true(enforced) ? "yes" : "no");
+    for (void *at = json_object_iter(limits); at; at = json_object_iter_next(limits, at))
+        printf(" %s %s", json_object_iter_key(at), json_is_true(json_object_iter_value(at)) ? "yes" : "no");
     printf("\n%s\n", level->exit_code == EXIT_WEAK && accepted
                          ? "Runs are weaker than they should be; the configuration allows them (isolation.allow_weak)."
                          : level->verdict);

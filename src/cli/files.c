@@ -201,7 +201,8 @@ static int language_by_first_line(hc_request *request, int fd, struct hc_err *er
 
 static bool is_command(const char *name)
 {
-    hc_cleanup_free char *folders = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    const char *search = getenv("PATH");
+    hc_cleanup_free char *folders = strdup(search ? search : "/usr/bin:/bin");
     char path[PATH_MAX], *rest = NULL;
 
     if (!folders || strchr(name, '/'))

@@ -15,7 +15,7 @@
 static const struct verb *const VERBS[] = {&verb_run,    &verb_languages, &verb_doctor,
                                            &verb_config, &verb_version,   &verb_help};
 
-enum { VERB_COUNT = sizeof VERBS / sizeof *VERBS };
+enum { VERB_COUNT = sizeof VERBS / sizeof VERBS[0] };
 
 const struct verb *verb_at(size_t index)
 {

@@ -224,22 +224,16 @@ static int open_folder(const struct cli *cli, struct run_line *line, struct hc_e
 static int prepare_and_execute(const struct cli *cli, struct run_line *line)
 {
     hc_config *config = NULL;
-    hc_request *request = NULL;
     hc_error *error = NULL;
     struct hc_err err = {0};
-    int code;
 
     if (hc_config_load(line->config, &config, &error) < 0)
         return message_library(cli, error);
-    request = hc_request_new();
-    if (!request)
-        code = message_no_memory(cli);
-    else if (request_build(line, request, &err) < 0)
-        code = message_error(cli, &err);
-    else if (open_folder(cli, line, &err) < 0)
-        code = message_error(cli, &err);
-    else
-        code = execute(cli, line, config, request);
+    hc_request *request = hc_request_new();
+    int status = request ? request_build(line, request, &err) : hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    if (status == 0)
+        status = open_folder(cli, line, &err);
+    int code = status < 0 ? message_error(cli, &err) : execute(cli, line, config, request);
     hc_request_free(request);
     hc_config_free(config);
     return code;
