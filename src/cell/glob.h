@@ -1,6 +1,7 @@
 /*
- * Patterns for paths: * and ? within one component, [a-z] and [!a-z], ** for any number of components, \ before a character that
- * stands for itself. A leading dot is nothing special. Time is bounded by the product of the lengths, whatever the pattern: the paths are the guest's.
+ * Patterns for paths: * and ? within one component, [a-z] and [!a-z], ** for any number of components, \ before a
+ * character that stands for itself. A leading dot is nothing special. Time is bounded by the product of the lengths,
+ * whatever the pattern: the paths are the guest's.
  */
 #ifndef HC_CELL_GLOB_H
 #define HC_CELL_GLOB_H
