@@ -3,7 +3,50 @@
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/table.h"
+#include <errno.h>
+#include <string.h>
 #include <unistd.h>
+
+enum { VALUE_WIDTH = 48 };
+
+/* Cuts the next line off a value that is too long for its column, at a blank. Returns what is left; "" at the end. */
+static char *cut_line(char *text)
+{
+    if (strlen(text) <= VALUE_WIDTH)
+        return text + strlen(text);
+    char *blank = text + VALUE_WIDTH;
+    while (blank > text && *blank != ' ')
+        blank--;
+    if (blank == text)
+        return text + strlen(text);
+    *blank = '\0';
+    return blank + 1;
+}
+
+static void add_setting(struct table *table, const json_t *setting)
+{
+    const json_t *value = json_object_get(setting, "value");
+    hc_cleanup_free char *text = json_plain(value);
+    enum table_style style = json_equal(value, json_object_get(setting, "default")) ? TABLE_PLAIN : TABLE_GOOD;
+
+    if (!text) {
+        table->status = -ENOMEM;
+        return;
+    }
+    char *rest = cut_line(text);
+    table_add(table, TABLE_PLAIN, json_text(setting, "key"));
+    table_add(table, style, text);
+    table_add(table, TABLE_PLAIN, json_text(setting, "origin"));
+    table_add(table, TABLE_DIM, json_text(setting, "summary"));
+    while (*rest) {
+        char *line = rest;
+        rest = cut_line(line);
+        table_add(table, TABLE_PLAIN, "");
+        table_add(table, style, line);
+        table_add(table, TABLE_PLAIN, "");
+        table_add(table, TABLE_PLAIN, "");
+    }
+}
 
 static int show_table(const json_t *settings)
 {
@@ -14,15 +57,8 @@ static int show_table(const json_t *settings)
     table_add(&table, TABLE_HEAD, "VALUE");
     table_add(&table, TABLE_HEAD, "FROM");
     table_add(&table, TABLE_HEAD, "WHAT IT IS");
-    for (size_t i = 0; i < json_array_size(settings); i++) {
-        const json_t *setting = json_array_get(settings, i), *value = json_object_get(setting, "value");
-        hc_cleanup_free char *text = json_plain(value);
-        bool changed = !json_equal(value, json_object_get(setting, "default"));
-        table_add(&table, TABLE_PLAIN, json_text(setting, "key"));
-        table_add(&table, changed ? TABLE_GOOD : TABLE_PLAIN, text ? text : "-");
-        table_add(&table, TABLE_PLAIN, json_text(setting, "origin"));
-        table_add(&table, TABLE_DIM, json_text(setting, "summary"));
-    }
+    for (size_t i = 0; table.status == 0 && i < json_array_size(settings); i++)
+        add_setting(&table, json_array_get(settings, i));
     return table_print(&table);
 }
 

@@ -107,24 +107,26 @@ static void print_text(const char *message, const char *remedy)
     hc_buf_release(&buf);
 }
 
-/* A person typed --cpu-time, not limits.cpu_time. The option is named unless the message does so already. */
+/* A person typed --cpu-time, not limits.cpu_time or cpu_time: the option takes the place of the name. */
 static void with_option(const char *field, const char *message, char *text, size_t size)
 {
     const char *const prefix = "limits.";
-    char option[64] = "--";
+    char option[64];
 
     if (strncmp(field, prefix, strlen(prefix)) != 0 || strstr(message, "--")) {
         snprintf(text, size, "%s", message);
         return;
     }
-    snprintf(option + 2, sizeof option - 2, "%s", field + strlen(prefix));
+    const char *name = field + strlen(prefix);
+    if (strncmp(message, prefix, strlen(prefix)) == 0)
+        message += strlen(prefix);
+    if (strncmp(message, name, strlen(name)) == 0 && message[strlen(name)] == ':')
+        message += strlen(name) + strspn(message + strlen(name), ": ");
+    snprintf(option, sizeof option, "%s", name);
     for (char *at = option; *at; at++)
         if (*at == '_')
             *at = '-';
-    if (strncmp(message, field, strlen(field)) == 0)
-        snprintf(text, size, "%s%s", option, message + strlen(field));
-    else
-        snprintf(text, size, "%s: %s", option, message);
+    snprintf(text, size, "--%s: %s", option, message);
 }
 
 static void print_error(const struct cli *cli, const char *class, const char *message, const char *field,

@@ -219,11 +219,13 @@ def test_languages_as_table_names_and_json():
 
 
 def test_missing_language_names_its_package(tmp_path):
-    (tmp_path / "klingon.toml").write_text(
+    folder = tmp_path / "languages"
+    folder.mkdir()
+    (folder / "klingon.toml").write_text(
         'name = "klingon"\ntitle = "Klingon"\nextensions = [".kl"]\nfile = "main.kl"\npackage = "qapla"\n'
         'needs = ["/usr/bin/no-such-klingon"]\n[run]\ncommand = ["/usr/bin/no-such-klingon", "{entry}"]\n')
     config = tmp_path / "config.toml"
-    config.write_text(f'[languages]\npaths = ["{tmp_path}"]\n')
+    config.write_text(f'[languages]\npaths = ["{folder}"]\n')
     done = hotcell("languages", "--config", str(config))
     assert re.search(r"^klingon .* not installed: apt install qapla$", done.stdout, re.MULTILINE), done
 
