@@ -180,8 +180,10 @@ static void remember(const char *key, const char *version)
 
 static pid_t start_tool(char *const *argv, int output)
 {
-    static char *const environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/",
-                                        "LANG=C.UTF-8", NULL};
+    char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    char home[] = "HOME=/";
+    char locale[] = "LANG=C.UTF-8";
+    char *const environment[] = {path, home, locale, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&actions) != 0)

@@ -1,0 +1,672 @@
+/*
+ * Languages: files are read strictly, found by name, alias and file name, expanded into commands, and their versions
+ * are cached. Each test has a folder of its own, with a configuration, a user's folder and a cache inside it.
+ */
+#include "run/language.h"
+
+#include "base/fd.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- a folder for each test ---- */
+
+struct folder {
+    char path[64];
+};
+
+static char *in(const struct folder *folder, const char *name)
+{
+    char *path;
+    assert_true(asprintf(&path, "%s/%s", folder->path, name) > 0);
+    return path;
+}
+
+static void write_mode(const struct folder *folder, const char *name, const char *text, mode_t mode)
+{
+    hc_cleanup_free char *path = in(folder, name);
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
+        *slash = '/';
+    }
+    hc_cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    assert_true(fd >= 0);
+    assert_int_equal(hc_write_all(fd, text, strlen(text)), 0);
+}
+
+static void write_file(const struct folder *folder, const char *name, const char *text)
+{
+    write_mode(folder, name, text, 0644);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status, (void)kind, (void)place;
+    return remove(path);
+}
+
+static int set_up(void **state)
+{
+    struct folder *folder = calloc(1, sizeof *folder);
+    snprintf(folder->path, sizeof folder->path, "/tmp/hotcell-language-XXXXXX");
+    if (mkdtemp(folder->path) == NULL)
+        return -1;
+    hc_cleanup_free char *config = in(folder, "config");
+    hc_cleanup_free char *cache = in(folder, "cache");
+    hc_cleanup_free char *languages = NULL;
+    const char *source = getenv("HOTCELL_SOURCE");
+    if (asprintf(&languages, "%s/languages", source != NULL ? source : ".") < 0)
+        return -1;
+    setenv("XDG_CONFIG_HOME", config, 1);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    setenv("HOTCELL_LANGUAGES", languages, 1);
+    *state = folder;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct folder *folder = *state;
+    int result = nftw(folder->path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    free(folder);
+    return result;
+}
+
+/* ---- the language of the tests ---- */
+
+#define TOY                                                                                                            \
+    "name = \"toy\"\n"                                                                                                 \
+    "title = \"Toy\"\n"                                                                                                \
+    "aliases = [\"plaything\"]\n"                                                                                      \
+    "extensions = [\".toy\"]\n"                                                                                        \
+    "file = \"main.toy\"\n"                                                                                            \
+    "package = \"toybox\"\n"                                                                                           \
+    "needs = [\"/bin/sh\"]\n"
+#define TOY_RUN "[run]\ncommand = [\"/bin/sh\", \"{entry}\"]\n"
+#define USER_FOLDER "config/hotcell/languages/"
+#define FIND_TOY "--find-toy" /* what the copy of this program is asked for */
+
+static struct language *read_toy(const struct folder *folder, const char *text)
+{
+    write_file(folder, "toy.toml", text);
+    hc_cleanup_free char *path = in(folder, "toy.toml");
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    if (language_read(path, &language, &err) < 0)
+        fail_msg("%s", err.message);
+    return language;
+}
+
+static void refuse_toy(const struct folder *folder, const char *text, const char *place, const char *reason)
+{
+    write_file(folder, "toy.toml", text);
+    hc_cleanup_free char *path = in(folder, "toy.toml");
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_true(language_read(path, &language, &err) < 0);
+    assert_null(language);
+    assert_int_equal(err.class, HC_CLASS_REQUEST);
+    if (strstr(err.message, place) == NULL || strstr(err.message, reason) == NULL)
+        fail_msg("expected \"%s\" and \"%s\" in: %s", place, reason, err.message);
+}
+
+static struct language *find(const char *name)
+{
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    if (languages_find(NULL, name, &language, &err) < 0)
+        fail_msg("%s: %s", name, err.message);
+    return language;
+}
+
+static void expect_name(const char *asked, const char *name)
+{
+    struct language *language = find(asked);
+    assert_string_equal(language->name, name);
+    language_free(language);
+}
+
+/* ---- reading ---- */
+
+static void test_a_whole_file_is_read(void **state)
+{
+    struct language *toy =
+        read_toy(*state, TOY "[version]\ncommand = [\"/bin/echo\", \"v1\"]\npattern = 'v(.)'\n"
+                             "[compile]\ncommand = [\"/bin/cp\", \"{entry}\", \"{out}\"]\ntimeout = \"10s\"\n"
+                             "memory = \"1g\"\ncpus = 0.5\npids = 7\n"
+                             "[run]\ncommand = [\"{out}\"]\n[env]\nK = \"V=1\"\n");
+    assert_string_equal(toy->title, "Toy");
+    assert_string_equal(toy->package, "toybox");
+    assert_string_equal(toy->version_pattern, "v(.)");
+    assert_true(toy->compile.present && toy->run.present);
+    assert_int_equal(toy->compile.limits.value[LIMIT_TIMEOUT], 10 * 1000 * 1000);
+    assert_int_equal(toy->compile.limits.value[LIMIT_MEMORY], 1 << 30);
+    assert_int_equal(toy->compile.limits.value[LIMIT_CPUS], 500);
+    assert_int_equal(toy->compile.limits.value[LIMIT_PIDS], 7);
+    assert_true(toy->compile.limits.set[LIMIT_PIDS]);
+    assert_false(toy->compile.limits.set[LIMIT_OUTPUT]);
+    assert_int_equal(toy->env.count, 1);
+    assert_string_equal(toy->env.item[0], "K=V=1");
+    assert_non_null(strstr(toy->source, "/toy.toml"));
+    language_free(toy);
+}
+
+static void test_every_mistake_is_refused_with_file_and_line(void **state)
+{
+    static const struct {
+        const char *text, *line, *reason;
+    } cases[] = {
+        {TOY "extentions = []\n" TOY_RUN, "toy.toml:8:", "unknown key \"extentions\""},
+        {TOY TOY_RUN "timeout = 3\n", "toy.toml:10:", "unknown key \"timeout\" in run"},
+        {TOY TOY_RUN "[compile]\ncommand = [\"/bin/true\"]\ntimeuot = 3\n",
+         "toy.toml:12:", "unknown key \"timeuot\" in compile"},
+        {TOY TOY_RUN "[compile]\ncommand = [\"/bin/true\"]\nmemory = \"much\"\n", "toy.toml:12", "much"},
+        {TOY TOY_RUN "[compile]\ntimeout = 3\n", "toy.toml:", "\"compile.command\" is missing"},
+        {TOY, "toy.toml:", "[run] is missing"},
+        {"title = \"Toy\"\n" TOY_RUN, "toy.toml:", "\"name\" is missing"},
+        {TOY "[run]\ncommand = []\n", "toy.toml:9:", "must not be empty"},
+        {TOY "[run]\ncommand = \"sh x\"\n", "toy.toml:9:", "must be a list of strings, not a string"},
+        {TOY "[run]\ncommand = [\"sh\"]\n", "toy.toml:9:", "absolute path"},
+        {TOY "[run]\ncommand = [\"/bin/sh\", 3]\n", "toy.toml:9:", "must be a string, not a"},
+        {TOY "[run]\ncommand = [\"/bin/sh\", \"{entrie}\"]\n", "toy.toml:9:", "unknown placeholder"},
+        {TOY "[run]\ncommand = [\"/bin/sh\", \"a{sources}\"]\n", "toy.toml:9:", "word of its own"},
+        {TOY "[run]\ncommand = [\"/bin/sh\", \"a\\u0000b\"]\n", "toy.toml:9:", "NUL"},
+        {TOY TOY_RUN "[env]\n\"A=B\" = \"x\"\n", "toy.toml:11:", "environment variable"},
+        {TOY TOY_RUN "[env]\nA = 1\n", "toy.toml:11:", "must be a string"},
+        {TOY TOY_RUN "[version]\ncommand = [\"/bin/sh\"]\npattern = '('\n", "toy.toml:12:", "regular expression"},
+        {TOY TOY_RUN "[version]\ncommand = [\"/bin/sh\"]\npattern = 'v'\n", "toy.toml:12:", "group"},
+        {TOY "run = 3\n", "toy.toml:8:", "must be a table"},
+        {TOY TOY, "toy.toml:8:", ""},
+        {"x = \n", "toy.toml:1:", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse_toy(*state, cases[i].text, cases[i].line, cases[i].reason);
+}
+
+static void test_wrong_values_are_refused(void **state)
+{
+    static const char *const whole = TOY TOY_RUN;
+    static const struct {
+        const char *from, *to, *reason;
+    } cases[] = {
+        {"\"toy\"", "\"Toy\"", "must be made of"},
+        {"\"toy\"", "\"../toy\"", "must be made of"},
+        {"\"toy\"", "\"game\"", "must be named game.toml"},
+        {"\"toy\"", "\"\"", "1 to 31 characters"},
+        {"\"plaything\"", "\"Play Thing\"", "must be made of"},
+        {"[\".toy\"]", "[\"toy\"]", "must begin with a dot"},
+        {"\"main.toy\"", "\"a/main.toy\"", "plain file name"},
+        {"\"main.toy\"", "\"main.txt\"", "must end in one of"},
+        {"\"/bin/sh\"", "\"sh\"", "absolute path"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = strstr(whole, cases[i].from);
+        assert_non_null(at);
+        hc_cleanup_free char *text = NULL;
+        assert_true(asprintf(&text, "%.*s%s%s", (int)(at - whole), whole, cases[i].to, at + strlen(cases[i].from)) > 0);
+        refuse_toy(*state, text, "toy.toml:", cases[i].reason);
+    }
+}
+
+static void test_an_unknown_key_gets_the_nearest_suggested(void **state)
+{
+    write_file(*state, "toy.toml", TOY "extentions = []\n" TOY_RUN);
+    hc_cleanup_free char *path = in(*state, "toy.toml");
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_true(language_read(path, &language, &err) < 0);
+    assert_string_equal(err.remedy, "did you mean \"extensions\"?");
+}
+
+/* ---- finding ---- */
+
+static void test_the_built_in_languages_are_all_there(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bash", "c",      "cpp", "go",   "java", "javascript", "lua",       "perl",
+                                        "php",  "python", "r",   "ruby", "rust", "sh",         "typescript"};
+    struct languages *languages = NULL;
+    struct hc_err err = {0};
+    if (languages_load(NULL, &languages, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(languages_count(languages), sizeof names / sizeof *names);
+    for (size_t i = 0; i < languages_count(languages); i++) {
+        const struct language *language = languages_at(languages, i);
+        assert_string_equal(language->name, names[i]);
+        assert_true(language->package[0] != '\0' && language->version_command.count > 0);
+    }
+    languages_free(languages);
+}
+
+/* Only .sh has two owners, and bash is meant to win. */
+static void test_no_two_built_in_languages_claim_the_same_alias(void **state)
+{
+    (void)state;
+    struct languages *languages = NULL;
+    struct hc_err err = {0};
+    assert_int_equal(languages_load(NULL, &languages, &err), 0);
+    for (size_t i = 0; i < languages_count(languages); i++) {
+        const struct language *language = languages_at(languages, i);
+        expect_name(language->name, language->name);
+        for (size_t j = 0; j < language->aliases.count; j++)
+            expect_name(language->aliases.item[j], language->name);
+        for (size_t j = 0; j < language->extensions.count; j++) {
+            hc_cleanup_free char *file = NULL;
+            assert_true(asprintf(&file, "some/where.x/a%s", language->extensions.item[j]) > 0);
+            struct language *found = NULL;
+            assert_int_equal(languages_find_by_file(NULL, file, &found, &err), 0);
+            bool shell = strcmp(language->extensions.item[j], ".sh") == 0;
+            assert_string_equal(found->name, shell ? "bash" : language->name);
+            language_free(found);
+        }
+    }
+    languages_free(languages);
+}
+
+static void test_names_are_found_whatever_their_case_and_spaces(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"python", "python"}, {" Python ", "python"}, {"PY", "python"},
+        {"js", "javascript"}, {"Node", "javascript"}, {"ts", "typescript"},
+        {"C++", "cpp"},       {"\tGolang\n", "go"},   {"R", "r"},
+        {"C", "c"},           {"rb", "ruby"},         {"RS", "rust"},
+        {"pl", "perl"},       {"shell", "bash"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        expect_name(pairs[i][0], pairs[i][1]);
+}
+
+static void test_files_are_found_by_extension(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"job.py", "python"}, {"a/b.c/x.go", "go"}, {"MAIN.PY", "python"}, {"x.C", "cpp"},       {"x.c", "c"},
+        {"run.sh", "bash"},   {"x.R", "r"},         {"x.r", "r"},          {"App.java", "java"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct language *language = NULL;
+        struct hc_err err = {0};
+        if (languages_find_by_file(NULL, pairs[i][0], &language, &err) < 0)
+            fail_msg("%s", err.message);
+        assert_string_equal(language->name, pairs[i][1]);
+        language_free(language);
+    }
+}
+
+static void test_a_file_without_a_known_extension_is_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"Makefile", "a.py/readme", "x.unknown", "trailing.", ""};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct language *language = NULL;
+        struct hc_err err = {0};
+        assert_int_equal(languages_find_by_file(NULL, names[i], &language, &err), -EINVAL);
+        assert_null(language);
+        assert_string_equal(err.field, "language");
+        assert_non_null(strstr(err.remedy, "--language"));
+    }
+}
+
+static void test_an_unknown_name_lists_what_there_is_and_suggests(void **state)
+{
+    (void)state;
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_int_equal(languages_find(NULL, "pyhton", &language, &err), -EINVAL);
+    assert_int_equal(err.class, HC_CLASS_REQUEST);
+    assert_string_equal(err.field, "language");
+    assert_non_null(strstr(err.message, "\"pyhton\""));
+    assert_non_null(strstr(err.message, "bash, c, cpp, go, java, javascript, lua, perl, php, python, r, ruby"));
+    assert_string_equal(err.remedy, "did you mean \"python\"?");
+    static const char *const names[] = {"", "   ", "../languages/python", "/etc/passwd", "python.toml", "."};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        hc_err_clear(&err);
+        assert_int_equal(languages_find(NULL, names[i], &language, &err), -EINVAL);
+    }
+}
+
+static void test_a_folder_of_the_user_adds_and_replaces(void **state)
+{
+    write_file(*state, USER_FOLDER "toy.toml", TOY TOY_RUN);
+    write_file(*state, USER_FOLDER "python.toml",
+               "name = \"python\"\ntitle = \"Mine\"\nextensions = [\".py\"]\nfile = \"main.py\"\nneeds = "
+               "[\"/bin/sh\"]\n" TOY_RUN);
+    write_file(*state, USER_FOLDER "notes.txt", "not a language");
+    expect_name("toy", "toy");
+    expect_name("Plaything", "toy");
+    struct language *language = find("python");
+    assert_string_equal(language->title, "Mine");
+    assert_string_equal(language->package, "");
+    language_free(language);
+    struct languages *languages = NULL;
+    struct hc_err err = {0};
+    assert_int_equal(languages_load(NULL, &languages, &err), 0);
+    assert_int_equal(languages_count(languages), 16);
+    languages_free(languages);
+}
+
+static void test_an_alias_of_an_earlier_folder_wins_but_never_over_a_name(void **state)
+{
+    write_file(
+        *state, USER_FOLDER "toy.toml",
+        "name = \"toy\"\ntitle = \"Toy\"\naliases = [\"py\", \"ruby\"]\nextensions = [\".py\"]\nfile = \"a.py\"\n"
+        "needs = [\"/bin/sh\"]\n" TOY_RUN);
+    expect_name("py", "toy");
+    expect_name("ruby", "ruby");
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_int_equal(languages_find_by_file(NULL, "x.py", &language, &err), 0);
+    assert_string_equal(language->name, "toy");
+    language_free(language);
+}
+
+static void test_one_language_is_found_beside_a_broken_file_of_another(void **state)
+{
+    write_file(*state, USER_FOLDER "toy.toml", "this is not TOML");
+    expect_name("python", "python");
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_true(languages_find(NULL, "py", &language, &err) < 0);
+    assert_non_null(strstr(err.message, "toy.toml:1"));
+}
+
+static void test_the_configured_folder_comes_first_and_must_exist(void **state)
+{
+    write_file(*state, "mine/python.toml",
+               "name = \"python\"\ntitle = \"Configured\"\nextensions = [\".py\"]\nfile = \"main.py\"\nneeds = "
+               "[\"/bin/sh\"]\n" TOY_RUN);
+    write_file(*state, USER_FOLDER "python.toml", "broken");
+    hc_cleanup_free char *path = in(*state, "mine");
+    struct config config = {0};
+    assert_int_equal(words_add(&config.language_paths, path), 0);
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_int_equal(languages_find(&config, "python", &language, &err), 0);
+    assert_string_equal(language->title, "Configured");
+    language_free(language);
+    language = NULL;
+    assert_int_equal(words_add(&config.language_paths, "/no/such/folder"), 0);
+    assert_int_equal(languages_find(&config, "python", &language, &err), -ENOENT);
+    assert_string_equal(err.field, "languages.paths");
+    assert_null(language);
+    words_release(&config.language_paths);
+}
+
+static void test_a_missing_folder_of_languages_says_how_to_name_it(void **state)
+{
+    (void)state;
+    setenv("HOTCELL_LANGUAGES", "/no/such/folder", 1);
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_int_equal(languages_find(NULL, "python", &language, &err), -ENOENT);
+    assert_int_equal(err.class, HC_CLASS_HOST);
+    assert_non_null(strstr(err.message, "/no/such/folder"));
+    assert_non_null(strstr(err.remedy, "HOTCELL_LANGUAGES"));
+}
+
+/* A copy of this program in a build tree of its own, started from elsewhere under a false name. */
+static void test_the_build_tree_finds_its_own_languages(void **state)
+{
+    unsetenv("HOTCELL_LANGUAGES");
+    write_file(*state, "tree/languages/toy.toml", TOY TOY_RUN);
+    write_mode(*state, "tree/build/hotcell", "", 0755);
+    hc_cleanup_free char *path = in(*state, "tree/build/hotcell");
+    hc_cleanup_free char *copy = NULL;
+    assert_true(asprintf(&copy, "cp /proc/%ld/exe '%s'", (long)getpid(), path) > 0);
+    assert_int_equal(system(copy), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(path, "/usr/bin/sh", FIND_TOY, (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static int find_toy(void)
+{
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    if (languages_find(NULL, "toy", &language, &err) < 0) {
+        fprintf(stderr, "%s\n", err.message);
+        return 1;
+    }
+    language_free(language);
+    return 0;
+}
+
+/* ---- what is installed ---- */
+
+static void test_a_missing_need_is_named(void **state)
+{
+    struct language *toy = read_toy(*state, TOY TOY_RUN);
+    const char *missing = NULL;
+    assert_true(language_available(toy, &missing));
+    assert_null(missing);
+    assert_int_equal(words_add(&toy->needs, "/usr/bin/no-such-tool"), 0);
+    assert_false(language_available(toy, &missing));
+    assert_string_equal(missing, "/usr/bin/no-such-tool");
+    assert_false(language_available(toy, NULL));
+    assert_string_equal(toy->package, "toybox");
+    language_free(toy);
+}
+
+/* A tool that counts how often it was asked. */
+static struct language *toy_with_tool(const struct folder *folder, const char *script)
+{
+    hc_cleanup_free char *text = NULL;
+    assert_true(asprintf(&text, "#!/bin/sh\necho x >> '%s/asked'\n%s\n", folder->path, script) > 0);
+    write_mode(folder, "tool", text, 0755);
+    hc_cleanup_free char *toml = NULL;
+    assert_true(
+        asprintf(&toml, TOY TOY_RUN "[version]\ncommand = [\"%s/tool\"]\npattern = 'v([0-9.]+)'\n", folder->path) > 0);
+    return read_toy(folder, toml);
+}
+
+static int times_asked(const struct folder *folder)
+{
+    hc_cleanup_free char *path = in(folder, "asked");
+    struct stat status;
+    return stat(path, &status) < 0 ? 0 : (int)status.st_size / 2;
+}
+
+static void expect_version(const struct language *language, const char *expected)
+{
+    char version[64];
+    language_version(language, version, sizeof version);
+    assert_string_equal(version, expected);
+}
+
+static void test_a_version_is_asked_for_once(void **state)
+{
+    struct language *toy = toy_with_tool(*state, "echo toy v1.2.3, the best >&2");
+    expect_version(toy, "1.2.3");
+    expect_version(toy, "1.2.3");
+    assert_int_equal(times_asked(*state), 1);
+    struct language *python = find("python");
+    char version[64];
+    language_version(python, version, sizeof version);
+    assert_true(version[0] == '3');
+    language_free(python);
+    expect_version(toy, "1.2.3");
+    assert_int_equal(times_asked(*state), 1);
+    language_free(toy);
+}
+
+static void test_a_changed_tool_is_asked_again(void **state)
+{
+    struct language *toy = toy_with_tool(*state, "echo v1");
+    expect_version(toy, "1");
+    language_free(toy);
+    toy = toy_with_tool(*state, "echo v2.0");
+    expect_version(toy, "2.0");
+    expect_version(toy, "2.0");
+    assert_int_equal(times_asked(*state), 2);
+    language_free(toy);
+}
+
+static void test_a_version_that_cannot_be_found_is_empty_and_not_kept(void **state)
+{
+    struct language *toy = toy_with_tool(*state, "echo nothing of use");
+    expect_version(toy, "");
+    expect_version(toy, "");
+    assert_int_equal(times_asked(*state), 2);
+    language_free(toy);
+    toy = read_toy(*state, TOY TOY_RUN "[version]\ncommand = [\"/no/such/tool\"]\npattern = '(.)'\n");
+    expect_version(toy, "");
+    language_free(toy);
+    toy = read_toy(*state, TOY TOY_RUN);
+    expect_version(toy, "");
+    language_free(toy);
+}
+
+static void test_a_cache_that_others_can_write_is_not_trusted(void **state)
+{
+    struct language *toy = toy_with_tool(*state, "echo v1");
+    expect_version(toy, "1");
+    hc_cleanup_free char *folder = in(*state, "cache/hotcell");
+    hc_cleanup_free char *file = in(*state, "cache/hotcell/versions");
+    assert_int_equal(chmod(file, 0666), 0);
+    expect_version(toy, "1");
+    assert_int_equal(times_asked(*state), 2);
+    struct stat status;
+    assert_int_equal(stat(file, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_int_equal(chmod(folder, 0777), 0);
+    expect_version(toy, "1");
+    assert_int_equal(times_asked(*state), 3);
+    assert_int_equal(chmod(folder, 0700), 0);
+    hc_cleanup_free char *elsewhere = in(*state, "elsewhere");
+    assert_int_equal(rename(file, elsewhere), 0);
+    assert_int_equal(symlink(elsewhere, file), 0);
+    expect_version(toy, "1");
+    assert_int_equal(times_asked(*state), 4);
+    language_free(toy);
+}
+
+static void test_a_damaged_cache_is_replaced(void **state)
+{
+    struct language *toy = toy_with_tool(*state, "echo v1");
+    expect_version(toy, "1");
+    write_file(*state, "cache/hotcell/versions", "rubbish\n\n\t\t\n1\t2\t3");
+    expect_version(toy, "1");
+    expect_version(toy, "1");
+    assert_int_equal(times_asked(*state), 2);
+    language_free(toy);
+}
+
+static void test_a_cache_that_cannot_be_written_is_no_error(void **state)
+{
+    struct language *toy = toy_with_tool(*state, "echo v1");
+    setenv("XDG_CACHE_HOME", "/proc/no/such", 1);
+    expect_version(toy, "1");
+    expect_version(toy, "1");
+    assert_int_equal(times_asked(*state), 2);
+    language_free(toy);
+}
+
+static void test_the_tool_has_a_clean_environment_and_empty_input(void **state)
+{
+    setenv("SECRET_OF_THE_CALLER", "v9", 1);
+    struct language *toy = toy_with_tool(*state, "cat; echo ${SECRET_OF_THE_CALLER-v1}; pwd | sed s,^/$,v2,");
+    expect_version(toy, "1");
+    language_free(toy);
+}
+
+/* ---- commands ---- */
+
+static void expect_expansion(const struct language *language, const struct language_stage *stage, const char *entry,
+                             const struct words *sources, const struct limits *limits, const char *expected)
+{
+    struct words argv = {0};
+    struct hc_err err = {0};
+    assert_int_equal(language_expand(language, stage, "/workspace", entry, sources, limits, &argv, &err), 0);
+    char text[512] = "";
+    for (size_t i = 0; i < argv.count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s|", argv.item[i]);
+    assert_null(argv.item[argv.count]);
+    assert_string_equal(text, expected);
+    words_release(&argv);
+}
+
+static void test_placeholders_are_filled(void **state)
+{
+    struct language *toy = read_toy(
+        *state, TOY "[compile]\ncommand = [\"/bin/cc\", \"-I{dir}\", \"-o{out}\", \"{sources}\", \"{stem}.x\"]\n"
+                    "[run]\ncommand = [\"/bin/sh\", \"{memory}m{cpus}{entry}\", \"${X}{ a }{A}{}{\"]\n");
+    struct words sources = {0};
+    words_add(&sources, "src/main.toy");
+    words_add(&sources, "-odd name.toy");
+    expect_expansion(toy, &toy->compile, "src/main.toy", &sources, NULL,
+                     "/bin/cc|-I/workspace|-o/tmp/.hotcell/main|src/main.toy|./-odd name.toy|main.x|");
+    struct limits limits = {0};
+    limits.value[LIMIT_MEMORY] = 64 << 20;
+    limits.value[LIMIT_CPUS] = 1500;
+    expect_expansion(toy, &toy->run, "-a.tar.toy", &sources, &limits, "/bin/sh|64m2./-a.tar.toy|${X}{ a }{A}{}{|");
+    expect_expansion(toy, &toy->run, "{out}", &sources, NULL, "/bin/sh|512m1{out}|${X}{ a }{A}{}{|");
+    words_release(&sources);
+    language_free(toy);
+}
+
+static void test_a_stem_is_the_name_without_folder_and_extension(void **state)
+{
+    struct language *toy = read_toy(*state, TOY "[run]\ncommand = [\"/bin/sh\", \"{stem}\"]\n");
+    struct words none = {0};
+    expect_expansion(toy, &toy->run, "a.b/Main.java", &none, NULL, "/bin/sh|Main|");
+    expect_expansion(toy, &toy->run, ".hidden", &none, NULL, "/bin/sh|.hidden|");
+    expect_expansion(toy, &toy->run, "plain", &none, NULL, "/bin/sh|plain|");
+    language_free(toy);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(int count, char **arguments)
+{
+    if (count == 2 && strcmp(arguments[1], FIND_TOY) == 0)
+        return find_toy();
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_whole_file_is_read),
+        TEST(test_every_mistake_is_refused_with_file_and_line),
+        TEST(test_wrong_values_are_refused),
+        TEST(test_an_unknown_key_gets_the_nearest_suggested),
+        TEST(test_the_built_in_languages_are_all_there),
+        TEST(test_no_two_built_in_languages_claim_the_same_alias),
+        TEST(test_names_are_found_whatever_their_case_and_spaces),
+        TEST(test_files_are_found_by_extension),
+        TEST(test_a_file_without_a_known_extension_is_refused),
+        TEST(test_an_unknown_name_lists_what_there_is_and_suggests),
+        TEST(test_a_folder_of_the_user_adds_and_replaces),
+        TEST(test_an_alias_of_an_earlier_folder_wins_but_never_over_a_name),
+        TEST(test_one_language_is_found_beside_a_broken_file_of_another),
+        TEST(test_the_configured_folder_comes_first_and_must_exist),
+        TEST(test_a_missing_folder_of_languages_says_how_to_name_it),
+        TEST(test_the_build_tree_finds_its_own_languages),
+        TEST(test_a_missing_need_is_named),
+        TEST(test_a_version_is_asked_for_once),
+        TEST(test_a_changed_tool_is_asked_again),
+        TEST(test_a_version_that_cannot_be_found_is_empty_and_not_kept),
+        TEST(test_a_cache_that_others_can_write_is_not_trusted),
+        TEST(test_a_damaged_cache_is_replaced),
+        TEST(test_a_cache_that_cannot_be_written_is_no_error),
+        TEST(test_the_tool_has_a_clean_environment_and_empty_input),
+        TEST(test_placeholders_are_filled),
+        TEST(test_a_stem_is_the_name_without_folder_and_extension),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
