@@ -1,8 +1,8 @@
 """TOML 1.0 conformance: the project's own cases in tests/toml, and the public toml-test cases where they are at hand.
 
 A case under valid/ is a .toml with a .json beside it that says what it means (toml-test's tagged JSON). A case under invalid/
-must be refused, with the line named. TOML_TO_JSON names the helper program; TOML_TEST_DIR names a folder of toml-test cases,
-by default ../shared/toml-test next to the checkout.
+must be refused, with the line named. The helper program is beside hotcell in the build tree. TOML_TEST_DIR names a folder of
+toml-test cases, by default ../shared/toml-test next to the checkout.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HELPER = os.environ.get("TOML_TO_JSON", str(ROOT / "build" / "toml_to_json"))
+HELPER = Path(os.environ.get("HOTCELL", ROOT / "build" / "hotcell")).resolve().parent / "toml_to_json"
 PUBLIC = Path(os.environ.get("TOML_TEST_DIR", ROOT.parent / "shared" / "toml-test"))
 FOLDERS = [ROOT / "tests" / "toml"] + ([PUBLIC] if PUBLIC.is_dir() else [])
 
