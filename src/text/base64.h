@@ -6,7 +6,8 @@
 
 /* malloc'ed and NUL-terminated; NULL: out of memory. */
 char *hc_base64_encode(const void *data, size_t length, size_t *out_length);
-/* Strict: -EINVAL on any other character, wrong padding or stray bits at the end. *data is malloc'ed and NUL-terminated. */
+/* Strict: -EINVAL on any other character, wrong padding or stray bits at the end. *data is malloc'ed and
+ * NUL-terminated. */
 int hc_base64_decode(const char *text, size_t length, char **data, size_t *out_length);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * JSON, by Jansson, with one manner of reading it (strict) and one of writing it. A json_t that is returned is a reference that
- * the caller owns.
+ * JSON, by Jansson, with one manner of reading it (strict) and one of writing it. A json_t that is returned is a
+ * reference that the caller owns.
  */
 #ifndef HC_TEXT_JSON_H
 #define HC_TEXT_JSON_H
@@ -14,11 +14,11 @@
 
 void hc_json_release(json_t **value);
 
-/* Any JSON value. Duplicate keys, nesting deeper than `depth`, numbers that do not fit, invalid UTF-8 and trailing text are
- * errors of HC_CLASS_REQUEST that say where. */
+/* Any JSON value. Duplicate keys, nesting deeper than `depth`, numbers that do not fit, invalid UTF-8 and trailing text
+ * are errors of HC_CLASS_REQUEST that say where. */
 int hc_json_read(const char *text, size_t length, size_t depth, json_t **out, struct hc_err *err);
-/* malloc'ed text, keys in their order of insertion, on one line or indented by two; a real number in the fewest digits that
- * read back as the same number. NULL: out of memory. */
+/* malloc'ed text, keys in their order of insertion, on one line or indented by two; a real number in the fewest digits
+ * that read back as the same number. NULL: out of memory. */
 char *hc_json_write(const json_t *value, bool pretty);
 
 /* A string of bytes that may hold NUL; NULL when they are not UTF-8 (or there is no memory). */
