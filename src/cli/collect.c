@@ -79,7 +79,7 @@ static int write_over(int folder, const char *name, const char *content, size_t 
     return status;
 }
 
-static int write_file(int root, const char *path, const char *content, size_t length, bool force)
+int collect_file(int root, const char *path, const char *content, size_t length, bool force)
 {
     char parts[PATH_MAX];
     const char *name = "";
@@ -115,7 +115,7 @@ int collect_write(int folder, const hc_result *result, bool force, bool verbose)
         size_t length = 0;
         char size[32];
         const char *path = hc_result_file(result, i, &content, &length);
-        int status = write_file(folder, path, content, length, force);
+        int status = collect_file(folder, path, content, length, force);
         if (status < 0)
             say_why(path, status);
         else if (verbose)
