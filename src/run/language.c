@@ -82,9 +82,10 @@ static int add_folder(struct words *folders, const char *format, ...)
  * program only by argv[0], which may say anything; the kernel knows better. */
 static int own_folder(char *folder, size_t size)
 {
+    static const char here = 0;
     Dl_info info;
     struct link_map *map = NULL;
-    if (dladdr1((void *)(uintptr_t)own_folder, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
+    if (dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
         return -ENOENT;
     char path[PATH_MAX];
     if (realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", path) == NULL)

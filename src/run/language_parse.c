@@ -210,11 +210,9 @@ static int take_key(const struct parser *parser, const struct toml_value *value,
     int result = take_text(parser, value, key->name, key->kind, &text, err);
     if (result < 0)
         return result;
-    char *copy = strdup(text);
-    if (copy == NULL)
-        return fail_memory(err);
-    memcpy(field, &copy, sizeof copy);
-    return 0;
+    char **place = field;
+    *place = strdup(text);
+    return *place != NULL ? 0 : fail_memory(err);
 }
 
 /* A limit may be written as in a request: "1g", 10, 0.5. */
