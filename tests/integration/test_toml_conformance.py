@@ -26,8 +26,8 @@ def cases(kind):
             yield pytest.param(path, id=f"{folder.name}/{path.relative_to(folder)}")
 
 
-def convert(document):
-    return subprocess.run([HELPER], input=document, capture_output=True, timeout=20, check=False)
+def convert(document, **env):
+    return subprocess.run([HELPER], input=document, capture_output=True, timeout=60, check=False, env={**os.environ, **env})
 
 
 def same_scalar(kind, wanted, got):
@@ -79,6 +79,17 @@ def test_invalid_document_is_refused_with_its_line(path):
     wanted = path.with_suffix(".line")
     if wanted.exists():
         assert int(match[1]) == int(wanted.read_text(encoding="ascii")), result.stderr
+
+
+def test_decimal_point_does_not_follow_the_locale(tmp_path):
+    made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"], capture_output=True, check=False)
+    if made.returncode != 0:
+        pytest.skip("this machine cannot make a locale with a decimal comma")
+    comma = {"LOCPATH": str(tmp_path), "LC_ALL": "de_DE.UTF-8"}
+    shown = subprocess.run(["/usr/bin/printf", "%.1f", "0,5"], capture_output=True, env={**os.environ, **comma}, check=False)
+    assert shown.stdout == b"0,5"  # the control: other programs do follow it
+    result = convert(b"half = 0.5\n", **comma)
+    assert json.loads(result.stdout)["half"] == {"type": "float", "value": "0.5"}
 
 
 def test_comparison_tells_documents_apart():

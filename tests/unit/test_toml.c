@@ -2,7 +2,6 @@
 #include "base/fd.h"
 #include "text/toml.h"
 #include <errno.h>
-#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,16 +110,6 @@ static void test_a_message_never_holds_decoded_control_characters(void **state)
                    "t:2:1: '\"\\u001b[2J\"' is already defined as an integer on line 1");
 }
 
-static void test_decimal_point_does_not_follow_the_locale(void **state)
-{
-    (void)state;
-    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8"))
-        skip(); /* this machine has no locale with a decimal comma */
-    struct toml_value *root CLEANUP_TOML = parse("f = 1.5\n");
-    setlocale(LC_NUMERIC, "C");
-    assert_true(toml_float(toml_get(root, "f")) == 1.5);
-}
-
 static void test_depth_is_capped(void **state)
 {
     (void)state;
@@ -173,7 +162,6 @@ int main(void)
         cmocka_unit_test(test_strings_and_keys_may_hold_nul),
         cmocka_unit_test(test_messages_name_line_column_and_what_was_found),
         cmocka_unit_test(test_a_message_never_holds_decoded_control_characters),
-        cmocka_unit_test(test_decimal_point_does_not_follow_the_locale),
         cmocka_unit_test(test_depth_is_capped),
         cmocka_unit_test(test_size_is_capped),
         cmocka_unit_test(test_the_fullest_document_is_parsed_in_linear_time),

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "text/toml.h"
 #include <jansson.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,11 +86,13 @@ int main(void)
     if (hc_read_all(STDIN_FILENO, 64 * 1024 * 1024, &text, &length) < 0)
         return 2;
     struct hc_err err = {0};
+    setlocale(LC_ALL, ""); /* the caller's locale must not matter to the parser; it would to printf below */
     struct toml_value *root HC_CLEANUP(toml_free_ptr) = NULL;
     if (toml_parse(text, length, "stdin", &root, &err) < 0) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
+    setlocale(LC_ALL, "C");
     json_t *object = table_to_json(root);
     int rc = json_dumpf(object, stdout, JSON_INDENT(2));
     json_decref(object);
