@@ -48,7 +48,8 @@ int hc_json_read(const char *text, size_t length, size_t depth, json_t **out, st
     json_t *value = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
 
     if (!value) {
-        if (json_error_code(&where) == json_error_out_of_memory)
+        /* Jansson says nothing at all when most of its allocations fail. */
+        if (json_error_code(&where) == json_error_out_of_memory || where.text[0] == '\0')
             return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "not valid JSON: line %d, column %d: %s", where.line,
                        where.column, where.text);
