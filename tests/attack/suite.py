@@ -13,7 +13,6 @@ import base64
 import json
 import os
 import resource
-import signal
 import subprocess
 import threading
 import time
@@ -63,9 +62,8 @@ def probes(text):
 class Run:
     """What became of one command: raw bytes, and for `hotcell run --json` the result object."""
 
-    def __init__(self, code, out, err, seconds, usage):
-        self.code, self.out, self.err, self.seconds = code, out, err, seconds
-        self.peak = usage.ru_maxrss * 1024 if usage else 0
+    def __init__(self, code, out, err, seconds, peak):
+        self.code, self.out, self.err, self.seconds, self.peak = code, out, err, seconds, peak
         self.result = None
         try:
             self.result = json.loads(out)
@@ -106,8 +104,17 @@ class Run:
                                               self.err.decode(errors="replace")[-300:].strip())
 
 
+def memory_peak(pid):
+    """The most that this process had at one time, in bytes. (What wait4 says counts the memory of whoever started it.)"""
+    try:
+        with open("/proc/%d/status" % pid) as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM")), 0)
+    except OSError:
+        return 0
+
+
 def fetch(process, seconds, stdin=None, reader=None):
-    """Feed, read and wait for a process with a deadline. Returns code, out, err, usage; code None means that it had to be killed."""
+    """Feed, read and wait for a process with a deadline. Returns code, out, err, peak memory; code None means that it had to be killed."""
     chunks = {"out": [], "err": []}
 
     def drain(stream, into):
@@ -134,24 +141,17 @@ def fetch(process, seconds, stdin=None, reader=None):
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + seconds
-    usage = None
-    code = None
-    pause = 0.001
-    while time.monotonic() < deadline:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            code = os.waitstatus_to_exitcode(status)
-            process.returncode = code
-            break
+    peak, pause = 0, 0.001
+    while (code := process.poll()) is None and time.monotonic() < deadline:
+        peak = max(peak, memory_peak(process.pid))
         time.sleep(pause)
-        pause = min(pause * 1.5, 0.02)
-    else:
+        pause = min(pause * 1.5, 0.01)
+    if code is None:
         process.kill()
-        _, _, usage = os.wait4(process.pid, 0)
-        process.returncode = -signal.SIGKILL
+        process.wait()
     for thread in threads[:2]:
         thread.join(max(0.5, deadline - time.monotonic()) if code is not None else 0.5)
-    return code, b"".join(chunks["out"]), b"".join(chunks["err"]), usage
+    return code, b"".join(chunks["out"]), b"".join(chunks["err"]), peak
 
 
 class Trial:
@@ -214,8 +214,8 @@ class Trial:
 
     def finish(self, process, seconds=40, stdin=None, reader=None, started=None):
         started = started or time.monotonic()
-        code, out, err, usage = fetch(process, seconds, stdin, reader)
-        run = Run(code, out, err, time.monotonic() - started, usage)
+        code, out, err, peak = fetch(process, seconds, stdin, reader)
+        run = Run(code, out, err, time.monotonic() - started, peak)
         self.watch.outputs.append(out + err + run.bytes + run.errors.encode(errors="replace"))
         if code is None:
             self.check(False, "hotcell did not end within %d s" % seconds)
@@ -244,8 +244,8 @@ class Trial:
         process = subprocess.Popen([*wrap, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd or self.scratch(),
                                    stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                                    env=dict(self.environment, **(env or {})), pass_fds=fds, preexec_fn=prepare if limits else None)
-        code, out, err, usage = fetch(process, seconds, stdin)
-        return Run(code, out, err, time.monotonic() - started, usage)
+        code, out, err, peak = fetch(process, seconds, stdin)
+        return Run(code, out, err, time.monotonic() - started, peak)
 
     def throwaway(self, program, *arguments, **how):
         """The program as root in new namespaces, in a root that is thrown away with them."""

@@ -1,1 +1,344 @@
-"""Not yet."""
+"""Crashes and faults: 101–109 as they apply to `hotcell run`."""
+
+import fcntl
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from cases.kernel import namespace_words
+from suite import case, fetch, probes
+from watch import descendants
+
+
+def kill_all(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def gone(trial, seconds):
+    deadline = time.monotonic() + seconds
+    while trial.watch.leftovers() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return not trial.watch.leftovers()
+
+
+@case(101, "kill -9 at random instants", seconds=120)
+def killed(trial):
+    process = subprocess.Popen([trial.program("stubborn"), "reaper"], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    time.sleep(0.05)
+    left = descendants(os.getpid()) - trial.watch.baseline
+    trial.control(left, "children outlive a kill -9 outside")
+    kill_all(left)
+    process.stdout.close()
+    chance = random.Random(7)
+    late, rounds, kinds = [], 0, {"hotcell": 0, "one of its helpers": 0, "all but the guests": 0}
+    end = time.monotonic() + 30
+    while rounds < 120 and time.monotonic() < end:
+        victim = list(kinds)[rounds % 3]
+        process = trial.start("--", "./stubborn", "many", "5", files=["stubborn"], options=["--timeout", "20"])
+        time.sleep(chance.uniform(0, 0.08))
+        below = sorted(descendants(process.pid))
+        if victim == "hotcell" or not below:
+            kill_all([process.pid])
+        elif victim == "one of its helpers":
+            kill_all([chance.choice(below)])
+            time.sleep(0.05)
+            kill_all([process.pid])
+        else:
+            kill_all([process.pid, *below[:2]])
+        fetch(process, 5)
+        if not gone(trial, 2):
+            late.append("%s in round %d" % (victim, rounds))
+            kill_all(trial.watch.leftovers())
+        kinds[victim] += 1
+        rounds += 1
+    trial.check(rounds >= 40 and not late, "%d rounds, all gone within 2 s" % rounds if not late else "still there: " + ", ".join(late[:4]))
+    trial.check(trial.passes(), "the next run passes")
+    faults = trial.watch.settle()
+    trial.check(not faults, "and has cleared what was left" if not faults else "; ".join(faults))
+
+
+@case(102, "no room for caches and temporary files")
+def no_space(trial):
+    room = trial.scratch("full")
+    script = 'mount -t tmpfs -o size=4k,nr_inodes=3 none "$1" && (cat /dev/zero > "$1/fill" || true) 2>/dev/null; shift; "$@"'
+    wrap = ["unshare", "-m", "sh", "-c", script, "sh", room]
+    environment = {"HOME": room, "XDG_CACHE_HOME": room, "XDG_STATE_HOME": room, "XDG_RUNTIME_DIR": room, "TMPDIR": room, "XDG_CONFIG_HOME": room}
+    outside = trial.outside("/bin/sh", "-c", 'echo x > "$TMPDIR/new"', wrap=wrap, env=environment)
+    trial.control(b"No space" in outside.err, "a plain program gets ENOSPC")
+    run = trial.outside(trial.hotcell, "run", "--json", "-l", "python", "-c", "print(42)", wrap=wrap, env=environment)
+    trial.check(run.text == "42\n" or run.code == 125, "a run: %s" % (run.status or "exit %s" % run.code))
+    with open("/dev/full", "wb") as full:
+        process = subprocess.Popen([trial.hotcell, "run", "--", "/bin/echo", "hello"], stdout=full, stderr=subprocess.PIPE, env=trial.environment)
+        _, err = process.communicate(timeout=20)
+    trial.check(process.returncode not in (0, None) and process.returncode > 0, "output that cannot be written is told: exit %d" % process.returncode)
+
+
+@case(103, "no more file descriptors")
+def no_descriptors(trial):
+    outside = trial.outside("objects", "100", wrap=["unshare", "-i"], limits={resource.RLIMIT_NOFILE: 20})
+    trial.control("EMFILE" in outside.text, "a plain program gets EMFILE")
+    wrong, worked, refused = [], 0, 0
+    for count in (*range(3, 40), 48, 64, 128):
+        process = subprocess.Popen([trial.hotcell, "run", "--json", "--timeout", "5", "--", "/bin/echo", "fine"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=trial.environment,
+                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count)))
+        run = trial.finish(process, 10)
+        if run.status == "completed" and run.text == "fine\n":
+            worked += 1
+        elif run.code in (125, 126, 127) and (run.err or run.out):
+            refused += 1
+        else:
+            wrong.append("%d: %s" % (count, run))
+    trial.check(not wrong, "%d limits refused with a message, %d worked" % (refused, worked) if not wrong else "; ".join(wrong[:3]))
+
+
+# ---- 104: every system call of the setup fails once ----
+
+# Calls that only memory, loading and waiting are made of; their failure is tried by a few samples.
+COMMON = {"read", "mmap", "munmap", "mprotect", "brk", "fstat", "newfstatat", "pread64", "lseek", "close", "ppoll", "poll", "epoll_wait", "epoll_pwait",
+          "futex", "getrandom", "rt_sigaction", "rt_sigprocmask", "clock_gettime", "fcntl", "openat", "write", "sigaltstack", "rseq",
+          "getdents64", "readlink", "access", "sendmsg", "recvmsg", "wait4", "waitid", "epoll_ctl", "statx", "fstatfs", "statfs", "dup2", "dup3"}
+NEVER = {"exit", "exit_group", "rt_sigreturn", "restart_syscall", "execve"}
+
+
+def traced(trial, inject=None, options=(), seconds=25):
+    """A run of sealed.c under strace, with one fault injected into every process that comes so far. Returns the run and the trace."""
+    log = os.path.join(trial.scratch("traces"), "trace-%d-%d" % (os.getpid(), random.getrandbits(40)))
+    line = ["strace", "-f", "-qq", "-s", "80", "-o", log]
+    if inject:
+        name = inject.split(":")[0]
+        line += ["-e", "trace=%s,execve,execveat" % name, "-e", "inject=" + inject]
+    line += [trial.hotcell, "run", "--json", "--memory", "48m", "--pids", "20", "--cpus", "0.5", "--timeout", "10", *options, "--file",
+             trial.program("sealed"), "--", "./sealed", *namespace_words(), "pids=20", "cpus=500", "memory=80"]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=trial.environment,
+                               start_new_session=True)
+    run = trial.finish(process, seconds)
+    try:
+        with open(log, errors="replace") as file:
+            trace = file.read()
+        os.unlink(log)
+    except OSError:
+        trace = ""
+    return run, trace
+
+
+def setup_calls(trace):
+    """{name: the most calls that one process made before the guest's program ran}."""
+    guest = re.search(r'^(\d+) +execve\("\./sealed".*= 0', trace, re.M)
+    counts, counted = {}, {}
+    started = False
+    for line in trace.splitlines():
+        found = re.match(r"(\d+) +(\w+)\(", line)
+        if not found:
+            continue
+        pid, name = found.groups()
+        if guest and pid == guest.group(1) and started:
+            continue
+        if name == "execve" and '"./sealed"' in line and line.endswith("= 0"):
+            started = True
+        counted[pid, name] = counted.get((pid, name), 0) + 1
+        counts[name] = max(counts.get(name, 0), counted[pid, name])
+    return counts
+
+
+def faults_to_try(counts):
+    tries = []
+    for name, count in sorted(counts.items()):
+        if name in NEVER:
+            continue
+        numbers = list(range(1, count + 1))
+        most = 6 if name in COMMON else 16
+        if len(numbers) > most:  # the first, the last, and some between
+            numbers = sorted(set(numbers[:2] + numbers[-2:] + random.Random(count).sample(numbers, most - 4)))
+        tries += ["%s:error=EIO:when=%d" % (name, number) for number in numbers]
+    return tries
+
+
+def judge(run):
+    """None when the guest did not start or was sealed whole; else what was open."""
+    found = probes(run.text)
+    if "verdict" not in found:
+        return None
+    opened = ["%s %s" % (name, value) for name, value in found.items() if value.startswith("OPEN")]
+    return "; ".join(opened[:4]) if opened else None
+
+
+@case(104, "every setup system call fails once", seconds=240, alone=True)
+def injected(trial):
+    trial.need(shutil.which("strace"), "strace is installed")
+    outside = trial.outside("sealed", *namespace_words()).text
+    trial.control(outside.count("=OPEN") > 30, "sealed.c finds %d seals open outside" % outside.count("=OPEN"))
+    plain, trace = traced(trial, seconds=60)
+    trial.need(plain.probes.get("verdict") == "seen" and plain.probes.get("limit_pids") == "sealed" and judge(plain) is None and plain.status == "oom",
+               "a run without faults is sealed whole" if plain.status == "oom" and judge(plain) is None else "without faults: %s; %s" % (judge(plain), plain))
+    counts = setup_calls(trace)
+    needed = {"mount", "pivot_root", "setns", "prctl", "close_range", "setresuid", "capset"}
+    trial.check(needed <= set(counts), "%d kinds of calls" % len(counts) if needed <= set(counts) else "not seen: %s" % (needed - set(counts)))
+    tries = faults_to_try(counts)
+    started, sealed, wrong, hung = 0, 0, [], []
+    end = time.monotonic() + 150
+
+    def one(inject):
+        if time.monotonic() > end:
+            return inject, None
+        return inject, traced(trial, inject)[0]
+
+    with ThreadPoolExecutor(2) as pool:
+        for inject, run in pool.map(one, tries):
+            if run is None:
+                continue
+            started += 1
+            fault = judge(run)
+            sealed += "verdict" in probes(run.text)
+            if fault:
+                wrong.append("%s: %s" % (inject, fault))
+            if run.code is None:
+                hung.append(inject)
+    trial.check(started >= 100, "%d of %d faults: %d never started, %d sealed whole" % (started, len(tries), started - sealed, sealed))
+    trial.check(not wrong, "none under-sealed" if not wrong else "UNDER-SEALED: " + " | ".join(wrong[:5]))
+    trial.check(not hung, "none hung" if not hung else "hung: " + ", ".join(hung[:5]))
+
+
+@case(105, "every nth allocation fails", seconds=90)
+def no_memory(trial):
+    library = trial.program("libfailmalloc.so")
+    outside = [trial.outside("/usr/bin/sort", "/etc/passwd", env={"LD_PRELOAD": library, "FAIL_AT": str(n)}).code for n in range(1, 30)]
+    trial.control(any(outside), "a plain program fails by it")
+    linked = subprocess.run(["ldd", trial.hotcell], capture_output=True, text=True).stdout
+    if "libasan" in linked:
+        trial.check(True, "an ASan build brings its own allocator")
+        return
+    wrong, failed, worked = [], 0, 0
+    for number in [*range(1, 60), *range(60, 400, 7), *range(400, 2000, 97)]:
+        process = subprocess.Popen([trial.hotcell, "run", "--json", "--timeout", "5", "--env", "A=b", "-l", "python", "-c", "print(42)"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=trial.folder,
+                                   env=dict(trial.environment, LD_PRELOAD=library, FAIL_AT=str(number)))
+        run = trial.finish(process, 15)
+        if run.code == 0 and run.status == "completed" and run.text == "42\n":
+            worked += 1
+        elif run.code in (125, 126, 127):
+            failed += 1
+        else:
+            wrong.append("%d: %s" % (number, run))
+    trial.check(failed > 0 and not wrong, "%d clean errors, %d worked" % (failed, worked) if not wrong else
+                "%d of %d: %s" % (len(wrong), failed + worked + len(wrong), "; ".join(wrong[:3])))
+
+
+@case(106, "stale and busy control groups")
+def stale_groups(trial):
+    own = trial.watch.groups.own
+    parents = [path for path in own if "/pids/" in path or "/memory/" in path or "/unified/" in path]
+    if not parents:  # one version 2 tree: hotcell's groups are at the top of it
+        parents = [root for root in trial.watch.groups.roots if os.path.exists(root + "/cgroup.controllers")]
+    trial.need(parents, "there are control groups" if parents else "there are no control groups here")
+    stale, held, locks = [], [], []
+    victim = subprocess.Popen(["sleep", "60"])
+    for parent in parents:
+        for name, kind in (("hotcell-4000000001", stale), ("hotcell-4000000002", held)):
+            os.makedirs(parent + "/" + name + "/cell", exist_ok=True)
+            kind.append(parent + "/" + name)
+        locks.append(os.open(parent + "/hotcell-4000000002", os.O_RDONLY | os.O_DIRECTORY))
+        fcntl.flock(locks[-1], fcntl.LOCK_EX)
+        with open(stale[-1] + "/cell/cgroup.procs", "w") as file:
+            file.write(str(victim.pid))
+    trial.control(all(map(os.path.isdir, stale)) and victim.poll() is None, "they stay, and their process lives, while no hotcell starts")
+    run = trial.cell("--", "/bin/echo", "fine")
+    trial.check(run.text == "fine\n", "a run beside them passes" if run.text == "fine\n" else str(run))
+    trial.check(not any(map(os.path.isdir, stale)) and victim.wait(2) is not None, "stale ones are cleared, with what lives in them"
+                if not any(map(os.path.isdir, stale)) else "left: %s" % [path for path in stale if os.path.isdir(path)])
+    trial.check(all(map(os.path.isdir, held)), "one that is held is left alone")
+    for lock, path in zip(locks, held):
+        os.close(lock)
+        for folder in (path + "/cell", path):
+            if os.path.isdir(folder):
+                os.rmdir(folder)
+    trial.passes()
+
+
+@case(107, "mounts after a kill -9")
+def stale_mounts(trial):
+    room = trial.scratch("mounted")
+    script = 'mount -t tmpfs none "$1"; sleep 5 & kill -9 $!; wait; grep -c " $1 " /proc/self/mountinfo'
+    outside = trial.outside("/bin/sh", "-c", script, "sh", room, wrap=["unshare", "-m"])
+    trial.control(outside.text.strip() == "1", "a mount outlives a process outside")
+    for wait in (0.005, 0.01, 0.02, 0.03, 0.05, 0.2):
+        process = trial.start("--", "./stubborn", "sleep", files=["stubborn"])
+        time.sleep(wait)
+        below = descendants(process.pid)
+        kill_all([process.pid, *below])
+        fetch(process, 5)
+    trial.check(gone(trial, 2), "six killed with everything below them")
+    faults = [fault for fault in trial.watch.settle(1) if "mounts" in fault]
+    trial.check(not faults, "no mount is left" if not faults else faults[0])
+    trial.passes()
+
+
+def with_fault(trial, *injections, options=()):
+    line = ["strace", "-f", "-qq", "-o", "/dev/null"]
+    for injection in injections:
+        line += ["-e", "inject=" + injection]
+    process = subprocess.Popen([*line, trial.hotcell, "run", "--json", *options, "--", "/bin/echo", "fine"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=trial.environment)
+    return trial.finish(process, 20)
+
+
+@case(108, "no user namespaces, Landlock, seccomp, cgroups")
+def missing(trial):
+    trial.need(shutil.which("strace"), "strace is installed")
+    plain = with_fault(trial, "getppid:error=EIO")
+    trial.control(plain.text == "fine\n", "runs when nothing is missing")
+    for name, injections in (("user namespaces", ["clone3:error=ENOSPC", "clone:error=ENOSPC", "unshare:error=ENOSPC"]),
+                             ("seccomp", ["seccomp:error=EINVAL"]), ("no_new_privs", ["prctl:error=EINVAL"]),
+                             ("pivot_root", ["pivot_root:error=ENOSYS"])):
+        for options in ([], ["--allow-weak"]):
+            run = with_fault(trial, *injections, options=options)
+            trial.check(run.text != "fine\n" and run.code not in (0, None), "no %s: refused" % name if run.text != "fine\n" else "no %s: RAN %s" % (name, options))
+    run = with_fault(trial, "landlock_create_ruleset:error=ENOSYS")
+    trial.check(run.text != "fine\n" and run.code not in (0, None), "no Landlock: refused" if run.text != "fine\n" else "no Landlock: RAN")
+    run = with_fault(trial, "landlock_create_ruleset:error=ENOSYS", options=["--allow-weak"])
+    stated = run.result and run.result.get("isolation", {})
+    trial.check(run.text == "fine\n" and stated["level"] != "full" and "landlock" not in stated["layers"], "or, allowed, stated as %s" %
+                (stated or {}).get("level") if run.text == "fine\n" else "no Landlock, allowed: %s" % run)
+    hide = 'for m in $(grep cgroup /proc/self/mounts | cut -d" " -f2 | sort -r); do umount "$m"; done; "$@"'
+    wrap = ["unshare", "-m", "sh", "-c", hide, "sh"]
+    run = trial.outside(trial.hotcell, "run", "--json", "--", "/bin/echo", "fine", wrap=wrap)
+    trial.check(run.text != "fine\n" and run.code not in (0, None), "no control groups: refused" if run.text != "fine\n" else "no control groups: RAN")
+    run = trial.outside(trial.hotcell, "run", "--json", "--allow-weak", "--", "/bin/echo", "fine", wrap=wrap)
+    stated = (run.result or {}).get("isolation", {})
+    trial.check(run.text == "fine\n" and stated.get("level") != "full" and "memory" not in stated.get("layers", []),
+                "or, allowed, stated as %s" % stated.get("level") if run.text == "fine\n" else "no control groups, allowed: %s" % run)
+
+
+@case(109, "SIGTERM to many runs at once")
+def terminated(trial):
+    process = subprocess.Popen([trial.program("stubborn"), "block"], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.terminate()
+    time.sleep(0.1)
+    trial.control(process.poll() is None, "the same program ignores SIGTERM outside")
+    process.kill()
+    process.communicate()
+    runs = [trial.start("--", "./stubborn", "block", files=["stubborn"]) for _ in range(16)]
+    time.sleep(1.5)
+    trial.check(all(run.poll() is None for run in runs), "16 at a time")
+    started = time.monotonic()
+    for run in runs:
+        run.terminate()
+    ends = [trial.finish(run, 10) for run in runs]
+    took = time.monotonic() - started
+    trial.check(took < 4 and gone(trial, 1), "all gone after %.1f s" % took)
+    statuses = {(end.code, end.status) for end in ends}
+    trial.check(all(code == 143 for code, _ in statuses), "exit 143: %s" % sorted(map(str, statuses)))

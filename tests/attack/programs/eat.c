@@ -91,6 +91,7 @@ static int eat_forks(long wanted)
             _exit(0);
         }
     }
+    nap(100); /* so that each child has asked for the signal before we end */
     return finish(done, error);
 }
 

@@ -1,25 +1,69 @@
 /*
  * Is this process sealed? Looks at itself and prints one line for each seal, `name=sealed` or `name=OPEN <what was seen>`. Arguments: the host's namespaces as
- * `mnt=ID pid=ID …`, and `uid=N` (default 1000), `open_files=N` where the limit is known. Run outside a cell it finds almost everything open; that is its
- * control.
+ * `mnt=ID pid=ID …`, and `uid=N` (default 1000), `open_files=N` where the limit is known. `pids=N`, `cpus=N` (thousandths) and `memory=MIB` try those
+ * limits out; memory comes last, because the proof of that limit is to be killed by it.
+ * Run outside a cell it finds almost everything open; that is its control.
+ *
+ * It looks three times and believes the majority: the fault injection of case 104 makes one system call of every process fail, also one of ours.
  */
 #include "probe.h"
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 
 static void seal(const char *name, bool sealed, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+enum { MAX_SEALS = 128, LOOKS = 3 };
+
+static struct {
+    char name[48], text[96];
+    int sealed, seen;
+} seals[MAX_SEALS];
+static size_t seal_count;
+
 static void seal(const char *name, bool sealed, const char *format, ...)
 {
-    char text[512];
+    size_t i = 0;
+    while (i < seal_count && strcmp(seals[i].name, name) != 0)
+        i++;
+    if (i == MAX_SEALS)
+        return;
+    if (i == seal_count)
+        snprintf(seals[seal_count++].name, sizeof seals[i].name, "%s", name);
+    seals[i].seen++;
+    seals[i].sealed += sealed;
+    if (sealed)
+        return;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(seals[i].text, sizeof seals[i].text, format, arguments);
     va_end(arguments);
-    if (sealed)
-        dprintf(1, "%s=sealed\n", name);
-    else
-        dprintf(1, "%s=OPEN %s\n", name, text);
+}
+
+/* A write that fails is tried again, so that one injected fault does not eat the answer. */
+static void say(const char *text)
+{
+    size_t left = strlen(text);
+    for (int tries = 0; left > 0 && tries < 5; tries++) {
+        ssize_t put_bytes = write(STDOUT_FILENO, text, left);
+        if (put_bytes > 0) {
+            text += put_bytes;
+            left -= (size_t)put_bytes;
+        }
+    }
+}
+
+static void tell(void)
+{
+    static char report[MAX_SEALS * 160];
+    size_t at = 0;
+    for (size_t i = 0; i < seal_count; i++) {
+        bool holds = seals[i].sealed * 2 > seals[i].seen;
+        at += (size_t)snprintf(report + at, sizeof report - at, holds ? "%s=sealed\n" : "%s=OPEN %s\n", seals[i].name, seals[i].text);
+    }
+    say(report);
+    seal_count = 0;
+    memset(seals, 0, sizeof seals);
 }
 
 static void look_at_status(void)
@@ -106,10 +150,13 @@ static void look_at_files(void)
     }
     seal("no_sys", access("/sys/kernel", F_OK) < 0, "/sys is there");
     seal("no_root_home", access("/root/.", R_OK) < 0 || errno == ENOENT, "/root can be read");
-    int fd = open("/proc/sysrq-trigger", O_WRONLY | O_CLOEXEC);
-    seal("sysrq", fd < 0, "opens for writing");
-    fd = open("/proc/sys/kernel/hostname", O_WRONLY | O_CLOEXEC);
-    seal("proc_sys", fd < 0, "opens for writing");
+    static const char *const knobs[] = {"/proc/sysrq-trigger", "/proc/sys/kernel/hostname", "/proc/sys/kernel/core_pattern"};
+    for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
+        int fd = open(knobs[i], O_WRONLY | O_CLOEXEC);
+        seal(knobs[i], fd < 0, "opens for writing");
+        if (fd >= 0)
+            close(fd);
+    }
     struct stat old;
     seal("old_root", stat("/old", &old) < 0 && stat("/.old_root", &old) < 0 && stat("/oldroot", &old) < 0, "still there");
 }
@@ -155,18 +202,12 @@ static void look_at_limits(long open_files)
     seal("limit_stack", limit.rlim_max != RLIM_INFINITY, "unlimited");
 }
 
-int main(int argc, char **argv)
+static void look(int argc, char **argv, int uid, long open_files)
 {
     int open_count = 0;
-    for (int fd = 0; fd < 4096; fd++) /* before anything of our own is opened */
+    for (int fd = 0; fd < 4096; fd++) /* everything of our own is closed again */
         open_count += fcntl(fd, F_GETFD) >= 0;
     seal("descriptors", open_count == 3, "%d open", open_count);
-    int uid = 1000;
-    long open_files = 256;
-    for (int i = 1; i < argc; i++) {
-        sscanf(argv[i], "uid=%d", &uid);
-        sscanf(argv[i], "open_files=%ld", &open_files);
-    }
     uid_t real, effective, saved;
     gid_t group, effective_group, saved_group;
     getresuid(&real, &effective, &saved);
@@ -180,11 +221,91 @@ int main(int argc, char **argv)
     look_at_mounts();
     look_at_limits(open_files);
     int securebits = prctl(PR_GET_SECUREBITS);
-    seal("securebits", (securebits & 0x2f) == 0x2f || securebits == -1, "%x", securebits);
-    seal("seccomp_socket", socket(AF_NETLINK, SOCK_RAW, 0) < 0, "netlink opens");
+    seal("securebits", (securebits & 0x2f) == 0x2f, "%x", securebits);
+    int fd = socket(AF_NETLINK, SOCK_RAW, 0);
+    seal("seccomp_socket", fd < 0, "netlink opens");
+    if (fd >= 0)
+        close(fd);
     seal("seccomp_unshare", unshare(CLONE_NEWUSER) < 0, "unshare works");
     char cwd[PATH_MAX] = "";
-    seal("cwd", getcwd(cwd, sizeof cwd) && cwd[0] == '/', "%s", cwd);
-    fact("verdict", "seen");
+    seal("cwd", getcwd(cwd, sizeof cwd) && strcmp(cwd, "/workspace") == 0, "%s", cwd);
+}
+
+/* More children than the limit: the last ones must be refused. */
+static void try_pids(long limit)
+{
+    static pid_t children[1024];
+    long made = 0;
+    for (int failures = 0; made <= limit && made < 1024 && failures < 3;) {
+        pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            nap(10000);
+            _exit(0);
+        }
+        if (child > 0)
+            children[made++] = child;
+        else
+            failures++;
+    }
+    seal("limit_pids", made < limit, "%ld children", made);
+    for (long i = 0; i < made; i++)
+        kill(children[i], SIGKILL);
+    while (wait(NULL) > 0)
+        ;
+    tell();
+}
+
+/* A quota shows in CPU time that is less than the wall time of a loop that never sleeps. */
+static void try_cpus(long milli)
+{
+    struct timespec start, now, used;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    struct timespec before;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    double wall = 0, cpu = 0;
+    while (wall < 0.35) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        wall = (double)(now.tv_sec - start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) / 1e9;
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    cpu = (double)(used.tv_sec - before.tv_sec) + (double)(used.tv_nsec - before.tv_nsec) / 1e9;
+    seal("limit_cpus", cpu / wall < (double)milli / 1000 * 1.8, "%.2f CPUs", cpu / wall);
+    tell();
+}
+
+/* Being killed is the proof. */
+static void try_memory(long mib)
+{
+    for (long i = 0; i < mib; i++) {
+        char *block = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block != MAP_FAILED)
+            memset(block, 1, 1 << 20);
+    }
+    seal("limit_memory", false, "%ld MiB were had", mib);
+    tell();
+}
+
+int main(int argc, char **argv)
+{
+    int uid = 1000;
+    long open_files = 256, pids = 0, cpus = 0, memory = 0;
+    for (int i = 1; i < argc; i++) {
+        sscanf(argv[i], "uid=%d", &uid);
+        sscanf(argv[i], "open_files=%ld", &open_files);
+        sscanf(argv[i], "pids=%ld", &pids);
+        sscanf(argv[i], "cpus=%ld", &cpus);
+        sscanf(argv[i], "memory=%ld", &memory);
+    }
+    for (int i = 0; i < LOOKS; i++)
+        look(argc, argv, uid, open_files);
+    tell();
+    say("verdict=seen\n");
+    if (pids)
+        try_pids(pids);
+    if (cpus)
+        try_cpus(cpus);
+    if (memory)
+        try_memory(memory);
     return 0;
 }
