@@ -38,17 +38,8 @@ struct languages {
 
 static int fail_memory(struct hc_err *err)
 {
-    return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory while reading languages");
-}
-
-static void language_free_ptr(struct language **language)
-{
-    language_free(*language);
-}
-
-static void languages_free_ptr(struct languages **languages)
-{
-    languages_free(*languages);
+    hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory while reading languages");
+    return -ENOMEM;
 }
 
 /* ---- folders ---- */
@@ -158,21 +149,38 @@ static const struct language *find_name(const struct languages *languages, const
     return NULL;
 }
 
-static int add_language(struct languages *languages, const char *path, struct hc_err *err)
+/* Takes the language in any case; one whose name is there already is dropped. */
+static int add_language(struct languages *languages, struct language *language, struct hc_err *err)
 {
-    HC_CLEANUP(language_free_ptr) struct language *language = NULL;
-    int result = language_read(path, &language, err);
-    if (result < 0 || find_name(languages, language->name) != NULL)
-        return result;
-    if (languages->count == LANGUAGE_LIMIT)
-        return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "there are more than %d languages", LANGUAGE_LIMIT);
-    struct entry *item = reallocarray(languages->item, languages->count + 1, sizeof *item);
-    if (item == NULL)
-        return fail_memory(err);
+    if (find_name(languages, language->name) != NULL) {
+        language_free(language);
+        return 0;
+    }
+    struct entry *item =
+        languages->count == LANGUAGE_LIMIT ? NULL : reallocarray(languages->item, languages->count + 1, sizeof *item);
+    if (item == NULL) {
+        language_free(language);
+        if (languages->count < LANGUAGE_LIMIT)
+            return fail_memory(err);
+        hc_fail(err, HC_CLASS_REQUEST, E2BIG, "there are more than %d languages", LANGUAGE_LIMIT);
+        return -E2BIG;
+    }
     languages->item = item;
-    item[languages->count] = (struct entry){.language = HC_TAKE_PTR(language), .rank = languages->count};
+    item[languages->count] = (struct entry){.language = language, .rank = languages->count};
     languages->count++;
     return 0;
+}
+
+static int load_file(struct languages *languages, const char *folder, const char *name, struct hc_err *err)
+{
+    hc_cleanup_free char *path = NULL;
+    if (asprintf(&path, "%s/%s", folder, name) < 0) {
+        path = NULL;
+        return fail_memory(err);
+    }
+    struct language *language = NULL;
+    int result = language_read(path, &language, err);
+    return result < 0 ? result : add_language(languages, language, err);
 }
 
 static int is_language_file(const struct dirent *entry)
@@ -189,13 +197,8 @@ static int load_folder(struct languages *languages, const char *folder, struct h
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "cannot list the languages in %s", folder);
     int result = 0;
     for (int i = 0; i < count; i++) {
-        hc_cleanup_free char *path = NULL;
-        if (result == 0 && asprintf(&path, "%s/%s", folder, entries[i]->d_name) < 0) {
-            path = NULL;
-            result = fail_memory(err);
-        }
         if (result == 0)
-            result = add_language(languages, path, err);
+            result = load_file(languages, folder, entries[i]->d_name, err);
         free(entries[i]);
     }
     free(entries);
@@ -209,17 +212,19 @@ static int by_name(const void *left, const void *right)
 
 static int load(const struct words *folders, struct languages **out, struct hc_err *err)
 {
-    HC_CLEANUP(languages_free_ptr) struct languages *languages = calloc(1, sizeof *languages);
+    struct languages *languages = calloc(1, sizeof *languages);
     if (languages == NULL)
         return fail_memory(err);
     for (size_t i = 0; i < folders->count; i++) {
         int result = load_folder(languages, folders->item[i], err);
-        if (result < 0)
+        if (result < 0) {
+            languages_free(languages);
             return result;
+        }
     }
     if (languages->count > 0)
         qsort(languages->item, languages->count, sizeof *languages->item, by_name);
-    *out = HC_TAKE_PTR(languages);
+    *out = languages;
     return 0;
 }
 
@@ -342,6 +347,23 @@ static int find_direct(const struct words *folders, const char *name, struct lan
     return 0;
 }
 
+/* Out of all of them; `name` is NULL where no language can have the name asked for. */
+static int find_alias(const struct words *folders, const char *name, const char *asked, struct language **out,
+                      struct hc_err *err)
+{
+    struct languages *languages = NULL;
+    int result = load(folders, &languages, err);
+    if (result < 0)
+        return result;
+    struct entry *entry = name != NULL ? find_claim(languages, false, name, false) : NULL;
+    if (entry != NULL)
+        *out = HC_TAKE_PTR(entry->language);
+    else
+        result = fail_unknown(languages, asked, err);
+    languages_free(languages);
+    return result;
+}
+
 int languages_find(const struct config *config, const char *name, struct language **out, struct hc_err *err)
 {
     HC_CLEANUP(words_release) struct words folders = {0};
@@ -349,17 +371,12 @@ int languages_find(const struct config *config, const char *name, struct languag
     if (result < 0)
         return result;
     char wanted[NAME_SIZE];
-    bool possible = normalise(name, wanted, sizeof wanted);
-    if (possible && (result = find_direct(&folders, wanted, out, err)) != 0)
+    if (!normalise(name, wanted, sizeof wanted))
+        return find_alias(&folders, NULL, name, out, err);
+    result = find_direct(&folders, wanted, out, err);
+    if (result != 0)
         return result < 0 ? result : 0;
-    HC_CLEANUP(languages_free_ptr) struct languages *languages = NULL;
-    if ((result = load(&folders, &languages, err)) < 0)
-        return result;
-    struct entry *entry = possible ? find_claim(languages, false, wanted, false) : NULL;
-    if (entry == NULL)
-        return fail_unknown(languages, name, err);
-    *out = HC_TAKE_PTR(entry->language);
-    return 0;
+    return find_alias(&folders, wanted, name, out, err);
 }
 
 int languages_find_by_file(const struct config *config, const char *file_name, struct language **out,
@@ -367,7 +384,7 @@ int languages_find_by_file(const struct config *config, const char *file_name, s
 {
     const char *base = strrchr(file_name, '/') != NULL ? strrchr(file_name, '/') + 1 : file_name;
     const char *dot = strrchr(base, '.');
-    HC_CLEANUP(languages_free_ptr) struct languages *languages = NULL;
+    struct languages *languages = NULL;
     int result = languages_load(config, &languages, err);
     if (result < 0)
         return result;
@@ -375,13 +392,15 @@ int languages_find_by_file(const struct config *config, const char *file_name, s
     struct entry *entry = NULL;
     if (dot != NULL && (entry = find_claim(languages, true, dot, false)) == NULL)
         entry = find_claim(languages, true, dot, true);
-    if (entry == NULL) {
-        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "no language is known for the file \"%.128s\"", base);
-        hc_err_field(err, "language");
-        return hc_err_remedy(err, "name the language, as in --language python"), -EINVAL;
-    }
-    *out = HC_TAKE_PTR(entry->language);
-    return 0;
+    if (entry != NULL)
+        *out = HC_TAKE_PTR(entry->language);
+    languages_free(languages);
+    if (entry != NULL)
+        return 0;
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "no language is known for the file \"%.128s\"", base);
+    hc_err_field(err, "language");
+    hc_err_remedy(err, "name the language, as in --language python");
+    return -EINVAL;
 }
 
 bool language_available(const struct language *language, const char **missing)

@@ -87,12 +87,14 @@ static int fail_at(const struct parser *parser, int line, struct hc_err *err, co
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s:%d: %s", parser->path, line, text);
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s:%d: %s", parser->path, line, text);
+    return -EINVAL;
 }
 
 static int fail_memory(struct hc_err *err)
 {
-    return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory while reading a language");
+    hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory while reading a language");
+    return -ENOMEM;
 }
 
 /* ---- checks of single texts: NULL, or what is wrong ---- */
@@ -161,20 +163,27 @@ static const char *check_text(enum key_kind kind, const char *text)
 
 /* ---- values ---- */
 
-static int take_text(const struct parser *parser, const struct toml_value *value, const char *key, enum key_kind kind,
-                     const char **text, struct hc_err *err)
+/* The text of a string that passes its check; NULL with the error otherwise. */
+static const char *take_text(const struct parser *parser, const struct toml_value *value, const char *key,
+                             enum key_kind kind, struct hc_err *err)
 {
-    if (toml_type(value) != TOML_STRING)
-        return fail_at(parser, toml_line(value), err, "\"%s\" must be a string, not a %s", key,
-                       toml_type_name(toml_type(value)));
+    if (toml_type(value) != TOML_STRING) {
+        fail_at(parser, toml_line(value), err, "\"%s\" must be a string, not a %s", key,
+                toml_type_name(toml_type(value)));
+        return NULL;
+    }
     size_t length;
-    *text = toml_string(value, &length);
-    if (strlen(*text) != length)
-        return fail_at(parser, toml_line(value), err, "\"%s\" contains a NUL character", key);
-    const char *wrong = check_text(kind, *text);
-    if (wrong != NULL)
-        return fail_at(parser, toml_line(value), err, "\"%s\" %s; it is \"%.80s\"", key, wrong, *text);
-    return 0;
+    const char *text = toml_string(value, &length);
+    if (strlen(text) != length) {
+        fail_at(parser, toml_line(value), err, "\"%s\" contains a NUL character", key);
+        return NULL;
+    }
+    const char *wrong = check_text(kind, text);
+    if (wrong != NULL) {
+        fail_at(parser, toml_line(value), err, "\"%s\" %s; it is \"%.80s\"", key, wrong, text);
+        return NULL;
+    }
+    return text;
 }
 
 static int take_words(const struct parser *parser, const struct toml_value *value, const struct key *key,
@@ -186,10 +195,9 @@ static int take_words(const struct parser *parser, const struct toml_value *valu
     if (key->required && toml_count(value) == 0)
         return fail_at(parser, toml_line(value), err, "\"%s\" must not be empty", key->name);
     for (size_t i = 0; i < toml_count(value); i++) {
-        const char *text;
-        int result = take_text(parser, toml_at(value, i), key->name, key->kind, &text, err);
-        if (result < 0)
-            return result;
+        const char *text = take_text(parser, toml_at(value, i), key->name, key->kind, err);
+        if (text == NULL)
+            return -EINVAL;
         if (key->kind == KEY_COMMAND && i == 0 && text[0] != '/' && strcmp(text, "{out}") != 0)
             return fail_at(parser, toml_line(value), err,
                            "\"%s\" must begin with the absolute path of a program, or {out}; it begins with \"%.80s\"",
@@ -206,10 +214,9 @@ static int take_key(const struct parser *parser, const struct toml_value *value,
     void *field = (char *)parser->language + key->field;
     if (key->kind >= KEY_WORDS)
         return take_words(parser, value, key, field, err);
-    const char *text;
-    int result = take_text(parser, value, key->name, key->kind, &text, err);
-    if (result < 0)
-        return result;
+    const char *text = take_text(parser, value, key->name, key->kind, err);
+    if (text == NULL)
+        return -EINVAL;
     char **place = field;
     *place = strdup(text);
     return *place != NULL ? 0 : fail_memory(err);
@@ -228,11 +235,10 @@ static int take_limit(const struct parser *parser, const struct toml_value *valu
     case TOML_FLOAT:
         snprintf(number, sizeof number, "%.6f", toml_float(value));
         break;
-    default: {
-        int result = take_text(parser, value, name, KEY_TEXT, &text, err);
-        if (result < 0)
-            return result;
-    }
+    default:
+        text = take_text(parser, value, name, KEY_TEXT, err);
+        if (text == NULL)
+            return -EINVAL;
     }
     struct limits *limits = &parser->language->compile.limits;
     int result = limit_parse((enum limit_id)id, text, &limits->value[id], err);
@@ -250,10 +256,9 @@ static int take_env(const struct parser *parser, const struct toml_value *table,
         const char *name = toml_key(table, i, &length);
         if (length == 0 || strlen(name) != length || strchr(name, '=') != NULL)
             return fail_at(parser, toml_line(value), err, "\"%.80s\" is not a name for an environment variable", name);
-        const char *text;
-        int result = take_text(parser, value, name, KEY_TEXT, &text, err);
-        if (result < 0)
-            return result;
+        const char *text = take_text(parser, value, name, KEY_TEXT, err);
+        if (text == NULL)
+            return -EINVAL;
         hc_cleanup_free char *pair = NULL;
         if (asprintf(&pair, "%s=%s", name, text) < 0) {
             pair = NULL;
@@ -361,11 +366,6 @@ static int fill(const struct parser *parser, const struct toml_value *root, stru
     return check_whole(parser, root, err);
 }
 
-static void language_free_ptr(struct language **language)
-{
-    language_free(*language);
-}
-
 int language_read(const char *path, struct language **out, struct hc_err *err)
 {
     hc_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -380,13 +380,17 @@ int language_read(const char *path, struct language **out, struct hc_err *err)
     HC_CLEANUP(toml_free_ptr) struct toml_value *root = NULL;
     if ((result = toml_parse(text, length, path, &root, err)) < 0)
         return result;
-    HC_CLEANUP(language_free_ptr) struct language *language = calloc(1, sizeof *language);
-    if (language == NULL || (language->source = strdup(path)) == NULL)
+    struct language *language = calloc(1, sizeof *language);
+    if (language == NULL)
         return fail_memory(err);
     struct parser parser = {.path = path, .language = language};
-    if ((result = fill(&parser, root, err)) < 0)
+    language->source = strdup(path);
+    result = language->source != NULL ? fill(&parser, root, err) : fail_memory(err);
+    if (result < 0) {
+        language_free(language);
         return result;
-    *out = HC_TAKE_PTR(language);
+    }
+    *out = language;
     return 0;
 }
 
@@ -394,14 +398,18 @@ void language_free(struct language *language)
 {
     if (language == NULL)
         return;
-    char *texts[] = {language->name, language->title,           language->package,
-                     language->file, language->version_pattern, language->source};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free(texts[i]);
-    struct words *lists[] = {
-        &language->aliases,         &language->extensions,  &language->needs, &language->version_command,
-        &language->compile.command, &language->run.command, &language->env};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        words_release(lists[i]);
+    free(language->name);
+    free(language->title);
+    free(language->package);
+    free(language->file);
+    free(language->version_pattern);
+    free(language->source);
+    words_release(&language->aliases);
+    words_release(&language->extensions);
+    words_release(&language->needs);
+    words_release(&language->version_command);
+    words_release(&language->compile.command);
+    words_release(&language->run.command);
+    words_release(&language->env);
     free(language);
 }

@@ -239,9 +239,8 @@ static bool ask(const struct language *language, struct hc_buf *answer)
     if (pipe2(ends, O_CLOEXEC) < 0)
         return false;
     hc_cleanup_fd int output = ends[0];
-    hc_cleanup_fd int input = ends[1];
-    pid_t pid = start_tool(language->version_command.item, input);
-    input = hc_close(input);
+    pid_t pid = start_tool(language->version_command.item, ends[1]);
+    hc_close(ends[1]);
     if (pid < 0)
         return false;
     bool heard = hear_out(output, answer);
