@@ -1,6 +1,6 @@
 /*
- * The archive's records: what both readers check and both writers write. What always holds: a path that passes archive_path_check, opened component
- * by component without following symlinks, stays below where it started.
+ * The archive's records: what both readers check and both writers write. What always holds: a path that passes
+ * archive_path_check, opened component by component without following symlinks, stays below where it started.
  */
 #include "cell/archive.h"
 

@@ -1,7 +1,7 @@
 /*
- * Files on their way into a cell and out of it: a flat stream of records, each a fixed header, the path, the content. Written by
- * the client and read by the job (in), written by the collect helper and read by the client (out). The reader never
- * trusts a length: every read is bounded by what is left.
+ * Files on their way into a cell and out of it: a flat stream of records, each a fixed header, the path, the content.
+ * Written by the client and read by the job (in), written by the collect helper and read by the client (out). The
+ * reader never trusts a length: every read is bounded by what is left.
  */
 #ifndef HC_CELL_ARCHIVE_H
 #define HC_CELL_ARCHIVE_H
@@ -32,8 +32,9 @@ int archive_put_header(int out, enum archive_type type, unsigned mode, const cha
 
 /* In the cell, as the guest: make the files of the sealed memfd `fd` below the working directory, parents included. */
 int archive_unpack(int fd, struct hc_err *err);
-/* In the cell, as the guest: write every regular file and symlink below the working directory whose relative path matches a pattern
- * to `out`, at most `limit` bytes of content in all. Never follows a symlink, never opens a fifo or device. */
+/* In the cell, as the guest: write every regular file and symlink below the working directory whose relative path
+ * matches a pattern to `out`, at most `limit` bytes of content in all. Never follows a symlink, never opens a fifo
+ * or device. */
 int archive_collect(int out, char *const *patterns, size_t count, uint64_t limit, struct hc_err *err);
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * Files out of a cell. Runs in the cell, as the guest, on what the guest left: nothing here is to be trusted, least of all the types, sizes and
- * depths of files.
+ * Files out of a cell. Runs in the cell, as the guest, on what the guest left: nothing here is to be trusted, least of
+ * all the types, sizes and depths of files.
  *
- * What always holds: a path is opened component by component with O_NOFOLLOW, from the working directory, so no symlink is followed, even one that
- * appears while this runs. Content is read only from what fstat of the open fd says is a regular file. A record has exactly as many bytes as
- * its header announced, also when the file shrinks meanwhile (the rest is zeros) or grows. Folders wait on a list of paths rather than on the
- * stack or in open fds, so depth costs neither.
+ * What always holds: a path is opened component by component with O_NOFOLLOW, from the working directory, so no symlink
+ * is followed, even one that appears while this runs. Content is read only from what fstat of the open fd says is a
+ * regular file. A record has exactly as many bytes as its header announced, also when the file shrinks meanwhile (the
+ * rest is zeros) or grows. Folders wait on a list of paths rather than on the stack or in open fds, so depth costs
+ * neither.
  */
 #include "cell/archive.h"
 

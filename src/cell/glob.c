@@ -1,7 +1,7 @@
 /*
- * Matching of patterns, in two layers that work alike: the characters of one component against *, and the components of a path against **.
- * Each remembers only its last star: if what follows that star cannot be matched, giving an earlier star more does not help either, so there is no
- * recursion and no exponential pattern.
+ * Matching of patterns, in two layers that work alike: the characters of one component against *, and the components of
+ * a path against **. Each remembers only its last star: if what follows that star cannot be matched, giving an earlier
+ * star more does not help either, so there is no recursion and no exponential pattern.
  */
 #include "cell/glob.h"
 

@@ -1,6 +1,7 @@
 /*
- * Files into a cell. Runs in the cell, as the guest, before the program is exec'ed. The archive was written by our own client, but it is read as if it
- * were not. What always holds: no symlink is followed, nothing that exists is overwritten, and every length is checked against what is left.
+ * Files into a cell. Runs in the cell, as the guest, before the program is exec'ed. The archive was written by our own
+ * client, but it is read as if it were not. What always holds: no symlink is followed, nothing that exists is
+ * overwritten, and every length is checked against what is left.
  */
 #include "cell/archive.h"
 

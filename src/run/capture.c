@@ -1,10 +1,10 @@
 /*
  * Captured output, see capture.h.
  *
- * Up to the cap, everything is in `head`. The byte that goes past the cap makes the ring: the second half of the head moves
- * into it, and from then on the head is the first half of what was written and never changes, and the ring is full and holds the
- * last bytes. So the memory used is at most one and a half times the cap (the head keeps its allocation), and adding costs a copy of the
- * piece, whatever its size.
+ * Up to the cap, everything is in `head`. The byte that goes past the cap makes the ring: the second half of the head
+ * moves into it, and from then on the head is the first half of what was written and never changes, and the ring is
+ * full and holds the last bytes. So the memory used is at most one and a half times the cap (the head keeps its
+ * allocation), and adding costs a copy of the piece, whatever its size.
  */
 #include "run/capture.h"
 
@@ -28,7 +28,8 @@ void capture_release(struct capture *capture)
     capture_init(capture, capture->cap);
 }
 
-/* Sizes are the powers of two times FIRST_ALLOCATION, so that the allocation follows from the length and needs no field. */
+/* Sizes are the powers of two times FIRST_ALLOCATION, so that the allocation follows from the length and needs no
+ * field. */
 static size_t allocation_for(const struct capture *capture, size_t length)
 {
     size_t size = FIRST_ALLOCATION;

@@ -1,6 +1,6 @@
 /*
- * A small state machine: header, path, content, again. What always holds: memory follows the bytes that arrived, never the lengths that a header
- * claims, and is bounded by the cap, the number of files and the length of a path.
+ * A small state machine: header, path, content, again. What always holds: memory follows the bytes that arrived, never
+ * the lengths that a header claims, and is bounded by the cap, the number of files and the length of a path.
  */
 #include "run/collected.h"
 

@@ -1,6 +1,7 @@
 /*
- * From facts to words. Nothing here reads what the guest wrote: a category is claimed only where a counter, a deadline of ours or
- * a wait status proves it. A program that prints "Killed" or exits with 137 of its own accord is not diagnosed as out of memory.
+ * From facts to words. Nothing here reads what the guest wrote: a category is claimed only where a counter, a deadline
+ * of ours or a wait status proves it. A program that prints "Killed" or exits with 137 of its own accord is not
+ * diagnosed as out of memory.
  */
 #include "run/diagnose.h"
 

@@ -1,9 +1,9 @@
 /*
  * The table of limits, and the only code that turns text or numbers into a limit.
  *
- * What always holds: a value that was accepted is finite and within its bounds. Several of these become kernel settings in
- * which 0 means "no limit" (tmpfs size and nr_inodes among them), so the low bound of each is above that; the one limit that may be 0,
- * cpu_time, means "none" by contract, and limits_resolve treats it as the largest value there is.
+ * What always holds: a value that was accepted is finite and within its bounds. Several of these become kernel settings
+ * in which 0 means "no limit" (tmpfs size and nr_inodes among them), so the low bound of each is above that; the one
+ * limit that may be 0, cpu_time, means "none" by contract, and limits_resolve treats it as the largest value there is.
  */
 #include "run/limits.h"
 #include "base/size.h"
@@ -36,8 +36,8 @@ const struct limit_info limit_table[LIMIT_COUNT] = {
     [LIMIT_OUTPUT] = {"output", LIMIT_KIND_SIZE, MIB(1), 1, GIB(1), "bytes of output kept, of each stream"},
     [LIMIT_DISK] = {"disk", LIMIT_KIND_SIZE, MIB(100), KIB(64), TIB(1),
                     "bytes in /workspace, /tmp and /dev/shm together"},
-    /* A file costs about 1 KiB of kernel memory that the disk limit does not see, even when it is empty. 16384 of them are 16 MiB,
-     * and room for an unpacked source tree of some size. */
+    /* A file costs about 1 KiB of kernel memory that the disk limit does not see, even when it is empty. 16384 of
+     * them are 16 MiB, and room for an unpacked source tree of some size. */
     [LIMIT_INODES] = {"inodes", LIMIT_KIND_NUMBER, 16384, 64, 16777216, "files and folders that it may make"},
     /* The loader needs a few besides the three streams; the high bound is the kernel's usual fs.nr_open. */
     [LIMIT_FILES_OPEN] = {"files_open", LIMIT_KIND_NUMBER, 256, 8, 1048576, "open files of one process"},

@@ -1,6 +1,7 @@
 /*
- * A request and its setters. What always holds: everything in a request was copied, has the shape that request.h promises (paths
- * are relative and clean, words hold no NUL, counts are within their limits), and a setter that fails has changed nothing.
+ * A request and its setters. What always holds: everything in a request was copied, has the shape that request.h
+ * promises (paths are relative and clean, words hold no NUL, counts are within their limits), and a setter that fails
+ * has changed nothing.
  */
 #include "run/request.h"
 
@@ -320,7 +321,8 @@ int request_add_env(struct request *request, const char *name, const char *value
     return request_add_word(&request->env, "env", pair, err);
 }
 
-/* The same path twice, or one file where another needs a folder: both would fail in the cell, later and less clearly. */
+/* The same path twice, or one file where another needs a folder: both would fail in the cell, later and less
+ * clearly. */
 static bool paths_clash(const char *a, const char *b)
 {
     size_t length = strlen(a) < strlen(b) ? strlen(a) : strlen(b);

@@ -1,13 +1,19 @@
 /*
- * What was asked for: API.md's run request, held as C. Filled by setters (command line, library) or from JSON (server). It is
- * checked here for shape; what it means (which language, which limits are allowed) is decided by plan.c.
+ * What was asked for: API.md's run request, held as C. Filled by setters (command line, library) or from JSON (server).
+ * It is checked here for shape; what it means (which language, which limits are allowed) is decided by plan.c.
  */
 #ifndef HC_RUN_REQUEST_H
 #define HC_RUN_REQUEST_H
 
 #include "run/limits.h"
 
-enum { REQUEST_MAX_FILES = 1024, REQUEST_MAX_MOUNTS = 16, REQUEST_MAX_WORDS = 4096, REQUEST_MAX_STAGES = 16, REQUEST_MAX_TESTS = 256 };
+enum {
+    REQUEST_MAX_FILES = 1024,
+    REQUEST_MAX_MOUNTS = 16,
+    REQUEST_MAX_WORDS = 4096,
+    REQUEST_MAX_STAGES = 16,
+    REQUEST_MAX_TESTS = 256
+};
 
 struct words { /* a list of strings, NULL-terminated for execve's sake; each string and the list are malloc'ed */
     char **item;
@@ -46,15 +52,15 @@ struct request_test {
 };
 
 struct request {
-    char *language;     /* NULL: decided by entry's name, else the configured default */
+    char *language; /* NULL: decided by entry's name, else the configured default */
     struct blob code;
     bool has_code;
-    char *entry;        /* NULL: the language's usual file name */
+    char *entry; /* NULL: the language's usual file name */
     struct words command;
     bool command_shell; /* command was one string: item[0] goes to `sh -c` */
     struct request_file *files;
     size_t file_count;
-    struct blob input;  /* stdin */
+    struct blob input;      /* stdin */
     struct words args, env; /* env items are "K=V" */
     struct limits limits;
     char *network, *image; /* NULL: default */
@@ -74,8 +80,8 @@ struct request {
 struct request *request_new(void);
 void request_free(struct request *request);
 
-/* Every setter copies, and fails with HC_CLASS_REQUEST naming the field. `field` in request_set is one of language, code, entry,
- * shell (a command string), stdin, network, image, read_only, metadata, or limits.<name>. */
+/* Every setter copies, and fails with HC_CLASS_REQUEST naming the field. `field` in request_set is one of language,
+ * code, entry, shell (a command string), stdin, network, image, read_only, metadata, or limits.<name>. */
 int request_set(struct request *request, const char *field, const char *value, struct hc_err *err);
 int request_set_code(struct request *request, const char *data, size_t length, struct hc_err *err);
 int request_set_input(struct request *request, const char *data, size_t length, struct hc_err *err);
@@ -86,8 +92,8 @@ int request_add_file(struct request *request, const char *path, const char *data
                      struct hc_err *err);
 int request_add_mount(struct request *request, const char *host, const char *path, bool read_only, struct hc_err *err);
 int request_add_collect(struct request *request, const char *pattern, struct hc_err *err);
-/* The whole of API.md's request object. Strict: unknown fields, duplicate keys, wrong types, deep nesting are errors that name
- * the field (files.data.bin.base64, limits.memory, tests[2].stdin). */
+/* The whole of API.md's request object. Strict: unknown fields, duplicate keys, wrong types, deep nesting are errors
+ * that name the field (files.data.bin.base64, limits.memory, tests[2].stdin). */
 int request_from_json(struct request *request, const char *text, size_t length, struct hc_err *err);
 
 int words_add(struct words *words, const char *text); /* copies; 0 or -ENOMEM */

@@ -1,8 +1,8 @@
 /*
- * API.md's request object, from JSON. One table names every field of each object and the function that reads it; a name that is
- * not in the table is an error. null is the same as leaving the field out. Every error names its field as a person would write it:
- * files.data.bin.base64, limits.memory, tests[2].stdin. After an error the request holds part of what was asked and is only good to be
- * freed.
+ * API.md's request object, from JSON. One table names every field of each object and the function that reads it; a name
+ * that is not in the table is an error. null is the same as leaving the field out. Every error names its field as a
+ * person would write it: files.data.bin.base64, limits.memory, tests[2].stdin. After an error the request holds part of
+ * what was asked and is only good to be freed.
  */
 #include "run/request.h"
 

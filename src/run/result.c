@@ -1,6 +1,6 @@
 /*
- * From the facts of the warden to one status. The rules are in stage_judge and nowhere else; each rests on what the kernel counted
- * or on a deadline that hotcell itself enforced, never on the text of the program's output.
+ * From the facts of the warden to one status. The rules are in stage_judge and nowhere else; each rests on what the
+ * kernel counted or on a deadline that hotcell itself enforced, never on the text of the program's output.
  */
 #include "run/result.h"
 
@@ -34,8 +34,8 @@ static void judge(struct run_stage *stage, enum run_status status, int exit_code
     stage->signal = signal;
 }
 
-/* It ended by itself. A counter explains a failure only together with one: a program that met a limit, coped, and ended well has
- * completed. */
+/* It ended by itself. A counter explains a failure only together with one: a program that met a limit, coped, and
+ * ended well has completed. */
 static void judge_exited(struct run_stage *stage)
 {
     const struct job_facts *facts = &stage->facts;

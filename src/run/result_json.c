@@ -1,6 +1,7 @@
 /*
- * API.md's result object. What always holds: it is valid JSON whatever bytes the guest wrote (bytes that are not UTF-8 make both streams
- * base64, and a NUL is a \u0000), every field is there in every result, and a figure that nobody counted is null.
+ * API.md's result object. What always holds: it is valid JSON whatever bytes the guest wrote (bytes that are not UTF-8
+ * make both streams base64, and a NUL is a \u0000), every field is there in every result, and a figure that nobody
+ * counted is null.
  */
 #include "run/result.h"
 
@@ -13,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Jansson's setters steal the value and fail on NULL, so a lack of memory anywhere shows as -1 from the setter. `failed` gathers that: one check
- * at the end. */
+/* Jansson's setters steal the value and fail on NULL, so a lack of memory anywhere shows as -1 from the setter.
+ * `failed` gathers that: one check at the end. */
 struct writer {
     json_t *object;
     bool failed;

@@ -1,7 +1,7 @@
 /*
- * Reading and writing JSON. Jansson does the parsing and the escaping; this adds the depth limit, one error text, and a writer
- * of our own for containers, because Jansson 2.14 prints 3.1 as 3.1000000000000001 unless it is given fewer digits, and then
- * other numbers lose some of theirs.
+ * Reading and writing JSON. Jansson does the parsing and the escaping; this adds the depth limit, one error text, and a
+ * writer of our own for containers, because Jansson 2.14 prints 3.1 as 3.1000000000000001 unless it is given fewer
+ * digits, and then other numbers lose some of theirs.
  */
 #include "text/json.h"
 #include "base/buf.h"
