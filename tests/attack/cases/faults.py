@@ -77,7 +77,7 @@ def no_space(trial):
     wrap = ["unshare", "-m", "sh", "-c", script, "sh", room]
     environment = {"HOME": room, "XDG_CACHE_HOME": room, "XDG_STATE_HOME": room, "XDG_RUNTIME_DIR": room, "TMPDIR": room, "XDG_CONFIG_HOME": room}
     outside = trial.outside("/bin/sh", "-c", 'echo x > "$TMPDIR/new"', wrap=wrap, env=environment)
-    trial.control(b"No space" in outside.err, "a plain program gets ENOSPC")
+    trial.control(outside.code != 0, "a plain program cannot write there")
     run = trial.outside(trial.hotcell, "run", "--json", "-l", "python", "-c", "print(42)", wrap=wrap, env=environment)
     trial.check(run.text == "42\n" or run.code == 125, "a run: %s" % (run.status or "exit %s" % run.code))
     with open("/dev/full", "wb") as full:
@@ -215,7 +215,7 @@ def injected(trial):
 @case(105, "every nth allocation fails", seconds=90)
 def no_memory(trial):
     library = trial.program("libfailmalloc.so")
-    outside = [trial.outside("/usr/bin/sort", "/etc/passwd", env={"LD_PRELOAD": library, "FAIL_AT": str(n)}).code for n in range(1, 30)]
+    outside = [trial.outside("/bin/sh", "-c", "echo fine", env={"LD_PRELOAD": library, "FAIL_AT": str(number)}).code for number in range(1, 30)]
     trial.control(any(outside), "a plain program fails by it")
     linked = subprocess.run(["ldd", trial.hotcell], capture_output=True, text=True).stdout
     if "libasan" in linked:

@@ -1,11 +1,13 @@
-"""Attacks on whoever reads the answer: 74–82, and requests: 89, 90."""
+"""Attacks on whoever reads the answer: 74–82; requests: 89, 90; and two of our own: 110, 111."""
 
 import base64
+import fcntl
 import json
 import os
 import signal
 import stat
 import subprocess
+import termios
 
 from suite import case
 
@@ -277,3 +279,69 @@ def unknown(trial):
         trial.check(refused(run), "options too" if refused(run) else "%s: %s" % (option, run))
     network = request(trial, command=["true"], network="host")
     trial.check(refused(network), "network host is refused" if refused(network) else "network host: %s" % network)
+
+
+@case(110, "a leftover process lies in wait for the next job")
+def ambush(trial):
+    secret = trial.watch.root_file
+    outside = trial.outside("/bin/sh", "-c", '"$1" "$2" look; sleep 0.3; cat found', "sh", trial.program("ambush"), secret, seconds=10)
+    trial.control(trial.watch.token in outside.text, "it gets through a process of its own rights outside")
+    for pid in trial.watch.leftovers():
+        os.kill(pid, signal.SIGKILL)
+    with open(trial.program("ambush"), "rb") as file:
+        program = {"base64": base64.b64encode(file.read()).decode()}
+    for mode in ("look", "stop", "kill"):
+        run = request(trial, language="python", code="import time; time.sleep(0.2); print(open('found').read())", files={"ambush": program},
+                      stages=[{"command": ["/bin/sh", "-c", "chmod +x ambush; ./ambush %s %s" % (secret, mode)]}], collect=["found"],
+                      limits={"timeout": 3})
+        found = json.dumps((run.result or {}).get("files")) + run.text
+        trial.check(run.code is not None and run.seconds < 12, "%s: %s after %.1f s" % (mode, run.status, run.seconds))
+        trial.check("is to be seen" not in found, "%s: no descriptor of it is seen" % mode)
+        alone = trial.inside("ambush", secret, mode, options=["--timeout", "3", "--collect", "found"])
+        trial.check(alone.code is not None and alone.seconds < 8, "%s, then collect: %s after %.1f s" % (mode, alone.status, alone.seconds))
+
+
+@case(111, "stdin that is a folder, a writable file, a terminal")
+def standard_streams(trial):
+    secret = trial.watch.root_file
+
+    def with_stdin(fd, *command):
+        process = subprocess.Popen([*command, secret], stdin=fd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=trial.environment,
+                                   cwd=trial.scratch())
+        return trial.finish(process, 20) if command[0] == trial.hotcell else process.communicate(timeout=20)[0].decode()
+
+    cell = [trial.hotcell, "run", "--json", "--timeout", "5", "--file", trial.program("inherit"), "--", "./inherit"]
+    folder = os.open(os.path.dirname(secret), os.O_RDONLY | os.O_DIRECTORY)
+    trial.control(trial.watch.token in with_stdin(folder, trial.program("inherit")), "the folder leads to the token outside")
+    run = with_stdin(folder, *cell)
+    trial.check(run.code is not None and run.probes.get("climb_0", "refused") not in ("OK",), "from a folder: %s" % run.probes.get("climb_0", run.status or "refused"))
+    os.close(folder)
+
+    for mode in (os.O_RDWR, os.O_RDONLY):
+        path = trial.scratch("stdin") + "/file"
+        for where in ("outside", "inside"):
+            with open(path, "w") as file:
+                file.write("as it was\n")
+            os.chmod(path, 0o666)
+            fd = os.open(path, mode)
+            if where == "outside":
+                with_stdin(fd, trial.program("inherit"))
+            else:
+                run = with_stdin(fd, *cell)
+            os.close(fd)
+            with open(path) as file:
+                same = file.read() == "as it was\n"
+            if where == "outside":
+                trial.control(not same, "the file behind stdin is changed outside")
+            else:
+                trial.check(same, "a file behind stdin is not changed inside")
+
+    master, slave = os.openpty()
+    process = subprocess.Popen([*cell, secret], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=trial.environment,
+                               start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    run = trial.finish(process, 20)
+    found = run.probes
+    typed = [name for name in ("type_0", "type_1", "type_2", "controlling", "terminal_0") if found.get(name) == "OK"]
+    trial.check(found.get("type_0") and not typed, "no terminal of the host inside" if not typed else "the host's terminal: %s" % typed)
+    os.close(master)
+    os.close(slave)
