@@ -5,15 +5,13 @@
  */
 #include "run/language.h"
 
-#include "base/buf.h"
 #include "base/fd.h"
 #include "base/suggest.h"
+#include "run/locate.h"
 #include <ctype.h>
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,30 +67,13 @@ static int add_folder(struct words *folders, const char *format, ...)
     return words_add(folders, path) < 0 ? -ENOMEM : 1;
 }
 
-/* The folder of the file that this code was loaded from: the program, or libhotcell. The dynamic linker knows the
- * program only by argv[0], which may say anything; the kernel knows better. */
-static int own_folder(char *folder, size_t size)
-{
-    static const char here = 0;
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
-        return -ENOENT;
-    char path[PATH_MAX];
-    if (realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", path) == NULL)
-        return -errno;
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    return (size_t)snprintf(folder, size, "%s", path) < size ? 0 : -ENAMETOOLONG;
-}
-
 static int add_built_in(struct words *folders)
 {
     const char *named = getenv("HOTCELL_LANGUAGES");
     if (named != NULL && named[0] != '\0')
         return add_folder(folders, "%s", named);
     char own[PATH_MAX];
-    if (own_folder(own, sizeof own) == 0) {
+    if (locate_own_folder(own, sizeof own) == 0) {
         /* The build tree; a program copied together with its languages; an installation that was moved. */
         static const char *const places[] = {"../languages", "languages", "../share/hotcell/languages"};
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
