@@ -100,8 +100,12 @@ int hc_fail_errno(struct hc_err *err, enum hc_class class, int code, const char 
     va_start(arguments, format);
     fill(err, class, code, format, arguments);
     va_end(arguments);
-    /* strerror() may allocate and translate; strerrordesc_np() is a constant table. */
+#ifdef __GLIBC__
+    /* glibc's strerror() may allocate and translate; strerrordesc_np() is a constant table, as musl's strerror() is. */
     const char *description = strerrordesc_np(code);
+#else
+    const char *description = strerror(code);
+#endif
     append(err->message, sizeof err->message, ": ");
     append(err->message, sizeof err->message, description != NULL ? description : "unknown error");
     return -code;

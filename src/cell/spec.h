@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include <stdint.h>
 
-enum { CELL_MAX_MOUNTS = 16, CELL_MAX_ETC = 48 };
+enum { CELL_MAX_MOUNTS = 16, CELL_MAX_HOSTS = 32 };
 
 enum cell_flags {
     CELL_WRITABLE_ROOT = 1 << 0, /* a private writable layer over the image, still in memory and limited */
@@ -16,16 +16,18 @@ enum cell_flags {
 };
 
 struct cell_mount {
-    char path[256]; /* in the cell */
+    char path[256];         /* in the cell */
+    char below[512];        /* what to mount, relative to the allowed host folder; "" for the folder itself */
+    uint32_t host;          /* the number of that folder: /host/<number> in the warden's root */
     uint32_t read_only;
-    uint32_t is_file;
+    uint64_t device, inode; /* of what the policy checked; anything else found there is refused */
 };
 
 struct cell_spec {
     uint64_t disk;   /* bytes */
     uint64_t inodes;
     uint32_t flags;
-    uint32_t mount_count; /* each has an fd, in this order, in the message */
+    uint32_t mount_count;
     char hostname[64];
     char work_dir[256];
     struct cell_mount mounts[CELL_MAX_MOUNTS];

@@ -1,7 +1,7 @@
 /*
- * Which host folders may be mounted into a cell (seed 003's MountPolicy without its holes). The path is resolved once, into an
- * O_PATH fd that is what gets mounted: what was checked is what is used. Forbidden beats allowed; the parent of a forbidden path
- * is forbidden; an empty allow-list denies.
+ * Which host folders may be mounted into a cell (seed 003's MountPolicy without its holes). The path is resolved once,
+ * into an O_PATH fd that is what gets mounted: what was checked is what is used. Forbidden beats allowed; the parent of
+ * a forbidden path is forbidden; an empty allow-list denies.
  */
 #ifndef HC_RUN_POLICY_H
 #define HC_RUN_POLICY_H
@@ -9,9 +9,9 @@
 #include "run/config.h"
 
 struct policy_mount {
-    int fd;              /* O_PATH of the resolved folder or file; owned */
-    char host[4096];     /* canonical path */
-    char path[256];      /* in the cell: absolute, canonical */
+    int fd;          /* O_PATH of the resolved folder or file; owned */
+    char host[4096]; /* canonical path */
+    char path[256];  /* in the cell: absolute, canonical */
     bool read_only;
 };
 

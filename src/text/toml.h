@@ -1,7 +1,7 @@
 /*
- * TOML 1.0, strict. Parses a whole document from memory into a tree that the caller owns. Refuses what the standard refuses
- * (duplicate keys, bad UTF-8, control characters, mixed redefinition of tables), names line and column, caps nesting depth
- * (64) and total size. No globals.
+ * TOML 1.0, strict. Parses a whole document from memory into a tree that the caller owns. Refuses what the standard
+ * refuses (duplicate keys, bad UTF-8, control characters, mixed redefinition of tables), names line and column, caps
+ * nesting depth (64) and total size. No globals.
  */
 #ifndef HC_TEXT_TOML_H
 #define HC_TEXT_TOML_H
@@ -26,7 +26,8 @@ enum toml_type {
 
 struct toml_value; /* opaque; part of the document's tree */
 
-/* `name` is used in messages ("config.toml:3:7: expected a value"). On failure *root is untouched. Class HC_CLASS_REQUEST. */
+/* `name` is used in messages ("config.toml:3:7: expected a value"). On failure *root is untouched. Class
+ * HC_CLASS_REQUEST. */
 int toml_parse(const char *text, size_t length, const char *name, struct toml_value **root, struct hc_err *err);
 void toml_free(struct toml_value *root);
 void toml_free_ptr(struct toml_value **root);
@@ -42,7 +43,7 @@ double toml_float(const struct toml_value *value);
 bool toml_boolean(const struct toml_value *value);
 const char *toml_datetime(const struct toml_value *value); /* normalised text, any of the four kinds */
 
-size_t toml_count(const struct toml_value *value); /* members of an array or a table */
+size_t toml_count(const struct toml_value *value);                              /* members of an array or a table */
 const struct toml_value *toml_at(const struct toml_value *value, size_t index); /* of an array or table, in order */
 const char *toml_key(const struct toml_value *table, size_t index, size_t *length);
 const struct toml_value *toml_get(const struct toml_value *table, const char *key); /* NULL when absent */

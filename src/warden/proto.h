@@ -29,8 +29,9 @@ enum isolation_layer {
 };
 
 enum warden_type {
-    WARDEN_HELLO = 1,   /* warden → client, once */
-    WARDEN_CELL_NEW,    /* client →: spec; fds: one mount for each of spec.mounts */
+    WARDEN_SETUP = 1,   /* keeper →, once, first: what the warden has; fds as struct warden_setup says */
+    WARDEN_HELLO,       /* warden → client, once */
+    WARDEN_CELL_NEW,    /* client →: spec */
     WARDEN_CELL_READY,  /* → client, or WARDEN_CELL_FAILED */
     WARDEN_CELL_FAILED,
     WARDEN_CELL_DESTROY, /* client →; answered by CELL_GONE */
@@ -55,12 +56,12 @@ enum job_end { /* what ended it */
 enum job_kind {
     JOB_PROGRAM, /* unpack files if there are any, then exec argv */
     JOB_COLLECT, /* helper: end what still runs in the cell, then write the files that match argv's patterns to stdout (cell/archive.h) */
-    JOB_SWEEP,   /* helper: end what still runs in the cell */
 };
 
 struct job_spec {
     uint32_t kind;
     uint32_t has_files;
+    uint32_t sweep;      /* first end what earlier jobs left running in the cell */
     uint32_t argc, envc; /* in the argument block: cwd, argc words, envc words, each NUL-terminated */
     struct job_limits limits;
     uint64_t collect_limit; /* JOB_COLLECT: bytes */
@@ -80,12 +81,22 @@ struct job_facts {
     uint64_t started_at;  /* CLOCK_MONOTONIC µs of the exec */
 };
 
+struct warden_setup {
+    uint32_t cgroup_mode;        /* enum cgroup_mode */
+    uint32_t cgroup_controllers; /* enum cgroup_controller */
+    uint32_t cgroup_slots;       /* bit n: a folder fd for slot n follows init's */
+    uint32_t many_uids;          /* 0: one uid is all there is */
+    uint32_t may_setgroups;
+};
+
 struct warden_message {
     uint32_t protocol, type;
     uint64_t cell, job; /* the client's own numbers */
     uint32_t isolation; /* HELLO */
     uint32_t reason;    /* JOB_KILL: enum job_end */
-    struct hc_err err;  /* CELL_FAILED, JOB_ENDED with JOB_NOT_STARTED */
+    struct warden_setup setup;
+    struct hc_err err;  /* CELL_FAILED, JOB_ENDED with JOB_NOT_STARTED, a failed HELLO; in a good HELLO (code 0) message and remedy tell why a limit
+                           cannot be held here */
     struct cell_spec cell_spec;
     struct job_spec job_spec;
     struct job_facts facts;

@@ -1,0 +1,61 @@
+/*
+ * A cell: made (cell_begin), entered by jobs (cell_enter), ended (cell_kill, cell_remove). All of it is called by the warden, which is
+ * root in hotcell's own user namespace and nothing outside of it. None of these functions waits: what takes time is done by a child, and its
+ * outcome is read from a pipe.
+ */
+#ifndef HC_CELL_CELL_H
+#define HC_CELL_CELL_H
+
+#include "cell/spec.h"
+#include "kernel/cgroup.h"
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { GUEST_UID = 1000 };
+
+/* What all cells of a warden share. */
+struct cell_host {
+    struct cgroup_base cgroups;
+    int init_fd;       /* hotcell-init, opened for reading */
+    int pid_namespace; /* the warden's own */
+    bool many_uids;    /* a range is mapped: each cell has two uids of its own. Otherwise there is one for everything */
+    bool may_setgroups;
+    bool landlock;     /* the kernel has it */
+};
+
+struct cell {
+    struct cell_spec spec;
+    struct cgroup group; /* init's, and the first job's */
+    unsigned slot;       /* which uids */
+    pid_t pid;           /* of init, as the warden sees it */
+    int pidfd;
+    int report;          /* the builder's pipe: end of file when the cell is ready, a struct hc_err when it is not to be */
+};
+
+void cell_init(struct cell *cell);
+/* Start building. `name` names its control group. On success cell->report is to be read until end of file. */
+int cell_begin(const struct cell_host *host, const struct cell_spec *spec, unsigned slot, const char *name,
+               struct cell *cell, struct hc_err *err);
+/* End every process in it at once. What they hold is freed by the kernel as they go. */
+void cell_kill(const struct cell *cell);
+
+enum cell_job_kind { CELL_JOB_PROGRAM, CELL_JOB_COLLECT };
+
+/* What a job is: see proto.h's job_spec, of which this is the cell's half. fds stay the caller's. */
+struct cell_job {
+    enum cell_job_kind kind;
+    bool sweep;
+    uint32_t argc, envc;
+    struct job_limits limits;
+    uint64_t collect_limit;
+    int input, output, error; /* become 0, 1, 2 */
+    int block;                /* argument block, a sealed memfd */
+    int files;                /* archive, a sealed memfd, or -1 */
+};
+
+/* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in cell_begin: end of
+ * file once the program was exec'ed. */
+int cell_enter(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,
+               const struct cell_job *job, pid_t *pid, int *pidfd, int *report, struct hc_err *err);
+
+#endif

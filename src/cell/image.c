@@ -1,0 +1,230 @@
+/* See image.h. Every step is needed: the first that fails ends the build, and no warden starts. */
+#include "cell/image.h"
+
+#include "base/fd.h"
+#include "cell/spec.h"
+#include "kernel/sys.h"
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define ROOT "/tmp" /* where the new root is mounted while it is being built; hidden by it, in our own namespace */
+
+static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
+static const char *const top_folders[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+
+static const struct made_up {
+    const char *path, *text;
+} made_up[] = {
+    {"/image/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+                          "sandbox:x:1000:1000:sandbox:/workspace:/bin/sh\n"
+                          "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+    {"/image/etc/group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"},
+    {"/image/etc/hosts", "127.0.0.1 localhost hotcell\n::1 localhost hotcell\n"},
+    {"/image/etc/hostname", "hotcell\n"},
+    {"/image/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
+    {"/image/etc/resolv.conf", ""},
+    {"/image/etc/host.conf", "multi on\n"},
+};
+
+static int make_folder(const char *path, struct hc_err *err) {
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
+    return 0;
+}
+
+static int make_file(const char *path, const char *text, struct hc_err *err) {
+    hc_cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
+    int result = hc_write_all(fd, text, strlen(text));
+    if (result < 0) return hc_fail_errno(err, HC_CLASS_OURS, -result, "image: writing %s", path);
+    return 0;
+}
+
+static int bind_over(const char *from, const char *to, struct hc_err *err) {
+    if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: binding %s", from);
+    return 0;
+}
+
+static int seal(const char *path, unsigned attributes, unsigned flags, struct hc_err *err) {
+    struct hc_mount_attr attr = {.attr_set = attributes};
+    if (hc_mount_setattr(AT_FDCWD, path, flags, &attr) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: making %s read-only", path);
+    return 0;
+}
+
+/* Give `to` the kind of `from`: a folder (with parents below ROOT), a file, or a copy of the symlink; then bind unless it is a symlink. */
+static int mirror(const char *from, const char *to, struct hc_err *err) {
+    struct stat st;
+    if (lstat(from, &st) < 0) {
+        if (errno == ENOENT) return 0;
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", from);
+    }
+    char parent[PATH_MAX];
+    snprintf(parent, sizeof parent, "%s", to);
+    for (char *slash = strchr(parent + sizeof ROOT, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        int result = make_folder(parent, err);
+        if (result < 0) return result;
+        *slash = '/';
+    }
+    if (S_ISLNK(st.st_mode)) {
+        char target[PATH_MAX];
+        ssize_t length = readlink(from, target, sizeof target - 1);
+        if (length < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading the link %s", from);
+        target[length] = '\0';
+        if (symlink(target, to) < 0 && errno != EEXIST)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making the link %s", to);
+        return 0;
+    }
+    int result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
+    return result < 0 ? result : bind_over(from, to, err);
+}
+
+static int build_etc_entry(const char *entry, struct hc_err *err) {
+    char from[PATH_MAX], to[PATH_MAX + 32];
+    snprintf(from, sizeof from, "/etc/%s", entry);
+    if (!strchr(entry, '*')) {
+        snprintf(to, sizeof to, "%s/image/etc/%s", ROOT, entry);
+        return mirror(from, to, err);
+    }
+    glob_t found;
+    int result = glob(from, GLOB_NOSORT, NULL, &found);
+    if (result == GLOB_NOMATCH) return 0;
+    if (result != 0) return hc_fail(err, HC_CLASS_HOST, EIO, "image: searching %s", from);
+    result = 0;
+    for (size_t i = 0; i < found.gl_pathc && result == 0; i++) {
+        snprintf(to, sizeof to, "%s/image%s", ROOT, found.gl_pathv[i]);
+        result = mirror(found.gl_pathv[i], to, err);
+    }
+    globfree(&found);
+    return result;
+}
+
+static int build_etc(const struct image_plan *plan, struct hc_err *err) {
+    int result = make_folder(ROOT "/image/etc", err);
+    for (size_t i = 0; i < sizeof made_up / sizeof *made_up && result == 0; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s%s", ROOT, made_up[i].path);
+        result = make_file(path, made_up[i].text, err);
+    }
+    if (result == 0 && symlink("/proc/self/mounts", ROOT "/image/etc/mtab") < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making /etc/mtab");
+    for (size_t i = 0; i < plan->etc_count && result == 0; i++) result = build_etc_entry(plan->etc[i], err);
+    return result;
+}
+
+static int build_dev(struct hc_err *err) {
+    int result = make_folder(ROOT "/image/dev", err);
+    if (result == 0) result = make_folder(ROOT "/image/dev/shm", err);
+    if (result == 0) result = make_folder(ROOT "/image/dev/pts", err);
+    for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
+        char from[64], to[64];
+        snprintf(from, sizeof from, "/dev/%s", devices[i]);
+        snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, devices[i]);
+        result = make_file(to, "", err);
+        if (result == 0) result = bind_over(from, to, err);
+    }
+    static const char *const links[][2] = {{"/proc/self/fd", "fd"},
+                                           {"/proc/self/fd/0", "stdin"},
+                                           {"/proc/self/fd/1", "stdout"},
+                                           {"/proc/self/fd/2", "stderr"},
+                                           {"pts/ptmx", "ptmx"}};
+    for (size_t i = 0; i < sizeof links / sizeof *links && result == 0; i++) {
+        char to[64];
+        snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, links[i][1]);
+        if (symlink(links[i][0], to) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", to);
+    }
+    return result;
+}
+
+/* Host folders may lie below ROOT: they are opened, as detached mounts, before it is covered. */
+static int open_hosts(const struct image_plan *plan, int *trees, struct hc_err *err) {
+    for (size_t i = 0; i < plan->host_count; i++) {
+        trees[i] = plan->host_fds ? plan->host_fds[i] : -1;
+        if (trees[i] >= 0) continue;
+        trees[i] = hc_open_tree(AT_FDCWD, plan->host[i], HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
+        /* Allowed, but not there now, or not ours to see: a request for it is refused by name. */
+        if (trees[i] < 0 && errno != ENOENT && errno != EACCES)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening %s", plan->host[i]);
+    }
+    return 0;
+}
+
+static int build_host(const struct image_plan *plan, const int *trees, struct hc_err *err) {
+    int result = make_folder(ROOT "/host", err);
+    for (size_t i = 0; i < plan->host_count && result == 0; i++) {
+        char to[64];
+        snprintf(to, sizeof to, "%s/host/%zu", ROOT, i);
+        struct stat st;
+        if (trees[i] < 0) continue;
+        if (fstat(trees[i], &st) < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", plan->host[i]);
+        result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
+        if (result < 0) return result;
+        if (hc_move_mount(trees[i], "", AT_FDCWD, to, HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: attaching %s", plan->host[i]);
+        /* Devices and set-uid programs of the host stay what they are on the host, and nothing here. */
+        if (result == 0) result = seal(to, HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
+    }
+    return result;
+}
+
+static int enter_root(struct hc_err *err) {
+    if (chdir(ROOT) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering the new root");
+    if (hc_pivot_root(".", ".") < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: pivot_root");
+    if (umount2(".", MNT_DETACH) < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: leaving the old root");
+    if (chdir("/") < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering /");
+    return seal("/", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, 0, err);
+}
+
+int image_build(const struct image_plan *plan, struct hc_err *err) {
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: making mounts private");
+    int trees[CELL_MAX_HOSTS];
+    if (plan->host_count > CELL_MAX_HOSTS)
+        return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "more than %d allowed mount paths", CELL_MAX_HOSTS);
+    int result = open_hosts(plan, trees, err);
+    if (result < 0) return result;
+    int usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
+    if (usr < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening /usr");
+    if (mount("hotcell", ROOT, "tmpfs", MS_NOSUID, "mode=0755,size=4m,nr_inodes=4096") < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: mounting a tmpfs");
+    static const char *const folders[] = {"/usr", "/image", "/proc", "/cell", "/scratch", "/empty"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && result == 0; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s%s", ROOT, folders[i]);
+        result = make_folder(path, err);
+    }
+    if (result < 0) return result;
+    if (hc_move_mount(usr, "", AT_FDCWD, ROOT "/usr", HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: placing /usr");
+    hc_close(usr);
+    result = seal(ROOT "/usr", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
+    for (size_t i = 0; i < sizeof top_folders / sizeof *top_folders && result == 0; i++) {
+        char from[32], to[64];
+        snprintf(from, sizeof from, "/%s", top_folders[i]);
+        snprintf(to, sizeof to, "%s/%s", ROOT, top_folders[i]);
+        result = mirror(from, to, err);
+    }
+    /* A mount of its own, so that it has attributes of its own. */
+    if (result == 0) result = bind_over(ROOT "/image", ROOT "/image", err);
+    if (result == 0) result = build_etc(plan, err);
+    if (result == 0) result = build_dev(err);
+    if (result == 0) result = build_host(plan, trees, err);
+    if (result == 0)
+        result = seal(ROOT "/image", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID, HC_AT_RECURSIVE, err);
+    if (result < 0) return result;
+    if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
+        int code = errno;
+        hc_fail_errno(err, HC_CLASS_HOST, code, "image: mounting /proc");
+        return hc_err_remedy(err, "in a container, /proc must not be masked: run it with --security-opt systempaths=unconfined or alike");
+    }
+    return enter_root(err);
+}

@@ -1,0 +1,403 @@
+/*
+ * The keeper's part of control groups: find out what this machine has, clear what dead keepers left, make the base folder, give it to
+ * the warden, remove it at the end.
+ *
+ * Where the base goes. Version 1: below our own group in each hierarchy, so that whatever limits us limits the cells. Version 2: below our own
+ * group too, if we may hand out controllers there, which the kernel allows only in a group without processes of its own; that is
+ * the case for the root group, and for a delegated group once we have stepped aside into a leaf of it. Real root on a machine whose own
+ * group is taken (a login session) uses the top of the tree.
+ */
+#include "kernel/cgroup.h"
+
+#include "base/fd.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CGROUP2_MAGIC = 0x63677270, CGROUP1_MAGIC = 0x27e0eb };
+
+static const char prefix[] = "hotcell-";
+
+struct cgroup_keeper {
+    char name[32];
+    int parent[CGROUP_SLOTS]; /* the folder that the base is in */
+    int lock;                 /* holds the flock for as long as we live */
+    int warden;               /* base/warden, version 2 */
+    bool stepped_aside;       /* our own process is in base/caller */
+};
+
+/* ---- what is there ---- */
+
+struct hierarchy {
+    char mount[PATH_MAX];
+    char own[PATH_MAX]; /* our own group's path below the mount */
+    bool found;
+};
+
+/* One line of /proc/self/mountinfo: "36 35 0:31 /root /mount opts - type source superopts". */
+static void note_mount(char *line, struct hierarchy *found) {
+    char *fields[6], *save = NULL;
+    char *tail = strstr(line, " - ");
+    if (!tail) return;
+    *tail = '\0';
+    char *type = strtok_r(tail + 3, " \n", &save);
+    strtok_r(NULL, " \n", &save);
+    char *super = strtok_r(NULL, "\n", &save);
+    if (!type || !super || strncmp(type, "cgroup", 6) != 0) return;
+    int count = 0;
+    for (char *word = strtok_r(line, " ", &save); word && count < 6; word = strtok_r(NULL, " ", &save)) fields[count++] = word;
+    if (count < 5) return;
+    static const char *const controllers[CGROUP_SLOTS] = {NULL, "memory", "cpu", "pids", "cpuacct"};
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
+        bool match = slot == CGROUP_UNIFIED && strcmp(type, "cgroup2") == 0;
+        if (slot != CGROUP_UNIFIED && strcmp(type, "cgroup") == 0) {
+            char options[256];
+            snprintf(options, sizeof options, "%s", super);
+            char *inner = NULL;
+            for (char *word = strtok_r(options, ",", &inner); word; word = strtok_r(NULL, ",", &inner))
+                match = match || strcmp(word, controllers[slot]) == 0;
+        }
+        if (!match || found[slot].found) continue;
+        found[slot].found = true;
+        snprintf(found[slot].mount, sizeof found[slot].mount, "%s", fields[4]);
+    }
+}
+
+/* One line of /proc/self/cgroup: "4:memory:/path" or "0::/path". */
+static void note_own(char *line, struct hierarchy *found) {
+    char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!path) return;
+    *path++ = '\0';
+    controllers++;
+    path[strcspn(path, "\n")] = '\0';
+    static const char *const words[CGROUP_SLOTS] = {"", "memory", "cpu", "pids", "cpuacct"};
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
+        bool match = slot == CGROUP_UNIFIED && *controllers == '\0';
+        if (slot != CGROUP_UNIFIED) {
+            char list[256], *save = NULL;
+            snprintf(list, sizeof list, "%s", controllers);
+            for (char *word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save))
+                match = match || strcmp(word, words[slot]) == 0;
+        }
+        if (match) snprintf(found[slot].own, sizeof found[slot].own, "%s", strstr(path, "/..") ? "/" : path);
+    }
+}
+
+static int each_line(const char *path, void (*note)(char *, struct hierarchy *), struct hierarchy *found) {
+    FILE *file = fopen(path, "re");
+    if (!file) return -errno;
+    char *line = NULL;
+    size_t size = 0;
+    while (getline(&line, &size, file) > 0) note(line, found);
+    free(line);
+    fclose(file);
+    return 0;
+}
+
+static int open_group(const struct hierarchy *hierarchy, const char *path) {
+    char full[2 * PATH_MAX];
+    snprintf(full, sizeof full, "%s%s", hierarchy->mount, path);
+    return open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* ---- clearing up ---- */
+
+/* Whoever is still in there belonged to a keeper that is dead, or to ours which is going. */
+static void end_processes(int dir) {
+    if (hc_write_file_at(dir, "cgroup.kill", "1") == 0) return;
+    char text[65536];
+    if (hc_read_file_at(dir, "cgroup.procs", text, sizeof text) <= 0) return;
+    char *save = NULL;
+    for (char *word = strtok_r(text, "\n", &save); word; word = strtok_r(NULL, "\n", &save)) {
+        long pid = strtol(word, NULL, 10);
+        if (pid > 1) kill((pid_t)pid, SIGKILL);
+    }
+}
+
+/* Remove dir/name and the groups in it; a group whose processes are on their way out is waited for, up to a second in all. */
+static int remove_tree(int dir, const char *name) {
+    hc_cleanup_fd int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return errno == ENOENT ? 0 : -errno;
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0) return 0;
+    int copy = dup(fd);
+    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!list) {
+        hc_close(copy);
+        return -errno;
+    }
+    for (struct dirent *entry; (entry = readdir(list));)
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.') remove_tree(fd, entry->d_name);
+    closedir(list);
+    for (int try = 0; try < 200; try++) {
+        if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT) return 0;
+        if (errno != EBUSY) return -errno;
+        end_processes(fd);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return -EBUSY;
+}
+
+/* A base whose lock nobody holds has no keeper. `lock_dir` is the hierarchy that carries the locks. */
+static bool is_stale(int lock_dir, const char *name) {
+    hc_cleanup_fd int fd = openat(lock_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT;
+    return flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+static void clear_stale(int lock_dir, int dir) {
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!list) {
+        hc_close(copy);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(list));)
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0 && is_stale(lock_dir, entry->d_name))
+            remove_tree(dir, entry->d_name);
+    closedir(list);
+}
+
+/* ---- making the base ---- */
+
+static int give(int dir, uid_t owner, gid_t group) {
+    if (fchown(dir, owner, group) < 0) return -errno;
+    static const char *const files[] = {"cgroup.procs", "tasks", "cgroup.subtree_control", "cgroup.threads"};
+    for (unsigned i = 0; i < sizeof files / sizeof *files; i++)
+        if (fchownat(dir, files[i], owner, group, 0) < 0 && errno != ENOENT) return -errno;
+    return 0;
+}
+
+static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int slot, uid_t owner, gid_t group) {
+    if (mkdirat(keeper->parent[slot], keeper->name, 0755) < 0) return -errno;
+    base->dir[slot] = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (base->dir[slot] < 0) return -errno;
+    if (keeper->lock < 0) {
+        keeper->lock = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (keeper->lock < 0 || flock(keeper->lock, LOCK_EX | LOCK_NB) < 0) return -errno;
+    }
+    return owner == (uid_t)-1 ? 0 : give(base->dir[slot], owner, group);
+}
+
+static uint32_t listed_controllers(int dir, const char *file) {
+    char text[512];
+    if (hc_read_file_at(dir, file, text, sizeof text) < 0) return 0;
+    uint32_t found = 0;
+    char *save = NULL;
+    for (char *word = strtok_r(text, " \n", &save); word; word = strtok_r(NULL, " \n", &save)) {
+        if (strcmp(word, "memory") == 0) found |= CGROUP_HAS_MEMORY;
+        if (strcmp(word, "cpu") == 0) found |= CGROUP_HAS_CPU;
+        if (strcmp(word, "pids") == 0) found |= CGROUP_HAS_PIDS;
+    }
+    return found;
+}
+
+/* Hand the controllers that `dir` has on to its children. 0 when all three are, -EBUSY when processes are in the way. */
+static int hand_on(int dir) {
+    if (listed_controllers(dir, "cgroup.subtree_control") == CGROUP_HAS_ALL) return 0;
+    uint32_t available = listed_controllers(dir, "cgroup.controllers");
+    if (available != CGROUP_HAS_ALL) return -ENOENT;
+    return hc_write_file_at(dir, "cgroup.subtree_control", "+memory +cpu +pids");
+}
+
+/* Version 2: choose the parent of the base, as the opening comment says. */
+static int choose_v2_parent(const struct hierarchy *hierarchy, bool *crowded) {
+    hc_cleanup_fd int own = open_group(hierarchy, hierarchy->own);
+    *crowded = false;
+    if (own >= 0 && faccessat(own, "cgroup.procs", W_OK, AT_EACCESS) == 0) {
+        int result = hand_on(own);
+        if (result == 0) return HC_TAKE_FD(own);
+        *crowded = result == -EBUSY;
+    }
+    hc_cleanup_fd int top = open_group(hierarchy, "/");
+    if (top >= 0 && faccessat(top, "cgroup.procs", W_OK, AT_EACCESS) == 0 && hand_on(top) == 0) {
+        *crowded = false;
+        return HC_TAKE_FD(top);
+    }
+    return *crowded ? HC_TAKE_FD(own) : -EACCES;
+}
+
+static int move_us(int dir) {
+    char caller[16];
+    snprintf(caller, sizeof caller, "%d", (int)getppid());
+    int result = hc_write_file_at(dir, "cgroup.procs", "0");
+    if (result == 0 && getppid() > 1) result = hc_write_file_at(dir, "cgroup.procs", caller);
+    return result == -ESRCH ? 0 : result;
+}
+
+/* Our own process and the caller that forked us are what fills a delegated group: step into a leaf below it, both, then hand the
+ * controllers on. */
+static int step_aside(struct cgroup_base *base, struct cgroup_keeper *keeper) {
+    int dir = base->dir[CGROUP_UNIFIED];
+    if (mkdirat(dir, "caller", 0755) < 0) return -errno;
+    hc_cleanup_fd int leaf = openat(dir, "caller", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (leaf < 0) return -errno;
+    int result = move_us(leaf);
+    if (result < 0) return result;
+    keeper->stepped_aside = true;
+    return hand_on(keeper->parent[CGROUP_UNIFIED]);
+}
+
+static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,
+                   gid_t group) {
+    bool crowded;
+    int parent = choose_v2_parent(&found[CGROUP_UNIFIED], &crowded);
+    if (parent < 0) {
+        snprintf(base->why, sizeof base->why, "the control group %.150s is not ours to divide", found[CGROUP_UNIFIED].own);
+        return parent;
+    }
+    keeper->parent[CGROUP_UNIFIED] = parent;
+    clear_stale(parent, parent);
+    int result = make_base(base, keeper, CGROUP_UNIFIED, owner, group);
+    if (result == 0 && crowded) result = step_aside(base, keeper);
+    if (result == 0) result = hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "+memory +cpu +pids");
+    if (result < 0) {
+        snprintf(base->why, sizeof base->why, "cannot make control groups in %.120s: %.40s%s", found[CGROUP_UNIFIED].own,
+                 strerror(-result), crowded ? " (other processes are in it)" : "");
+        return result;
+    }
+    base->mode = CGROUP_V2;
+    base->controllers = CGROUP_HAS_ALL;
+    return 0;
+}
+
+/* The version 2 leaf on a hybrid host: any place that we can write to will do, for no controller is involved. */
+static void open_hybrid_leaf(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found,
+                             uid_t owner, gid_t group) {
+    if (!found[CGROUP_UNIFIED].found) return;
+    int parent = open_group(&found[CGROUP_UNIFIED], found[CGROUP_UNIFIED].own);
+    if (parent < 0) return;
+    keeper->parent[CGROUP_UNIFIED] = parent;
+    clear_stale(parent, parent);
+    if (make_base(base, keeper, CGROUP_UNIFIED, owner, group) == 0) return;
+    if (base->dir[CGROUP_UNIFIED] >= 0) unlinkat(parent, keeper->name, AT_REMOVEDIR);
+    base->dir[CGROUP_UNIFIED] = hc_close(base->dir[CGROUP_UNIFIED]);
+    keeper->parent[CGROUP_UNIFIED] = hc_close(parent);
+    keeper->lock = hc_close(keeper->lock);
+}
+
+static int open_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,
+                   gid_t group) {
+    static const uint32_t bits[CGROUP_SLOTS] = {0, CGROUP_HAS_MEMORY, CGROUP_HAS_CPU, CGROUP_HAS_PIDS, 0};
+    open_hybrid_leaf(base, keeper, found, owner, group);
+    for (int slot = CGROUP_MEMORY; slot < CGROUP_SLOTS; slot++) {
+        if (!found[slot].found) continue;
+        if (slot == CGROUP_CPUACCT) {
+            /* Only where nothing else counts CPU time, and it is a folder of its own. */
+            if (base->dir[CGROUP_UNIFIED] >= 0 || strcmp(found[slot].mount, found[CGROUP_CPU].mount) == 0) continue;
+        }
+        keeper->parent[slot] = open_group(&found[slot], found[slot].own);
+        if (keeper->parent[slot] < 0) continue;
+        int lock_dir = keeper->parent[CGROUP_UNIFIED] >= 0 ? keeper->parent[CGROUP_UNIFIED] : keeper->parent[CGROUP_MEMORY];
+        clear_stale(lock_dir >= 0 ? lock_dir : keeper->parent[slot], keeper->parent[slot]);
+        int result = make_base(base, keeper, slot, owner, group);
+        if (result < 0) {
+            snprintf(base->why, sizeof base->why, "cannot make a control group in %.80s%.80s: %s", found[slot].mount,
+                     found[slot].own, strerror(-result));
+            if (base->dir[slot] >= 0) unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
+            base->dir[slot] = hc_close(base->dir[slot]);
+            keeper->parent[slot] = hc_close(keeper->parent[slot]);
+            continue;
+        }
+        base->controllers |= bits[slot];
+    }
+    if (base->controllers == 0) return -EACCES;
+    base->mode = base->dir[CGROUP_UNIFIED] >= 0 ? CGROUP_HYBRID : CGROUP_V1;
+    return 0;
+}
+
+static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keeper, uid_t owner, gid_t group) {
+    int dir = base->dir[CGROUP_UNIFIED];
+    if (dir < 0) return 0;
+    if (mkdirat(dir, "warden", 0755) < 0) return -errno;
+    keeper->warden = openat(dir, "warden", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (keeper->warden < 0) return -errno;
+    return owner == (uid_t)-1 ? 0 : give(keeper->warden, owner, group);
+}
+
+static void say_remedy(struct cgroup_base *base) {
+    if (base->controllers == CGROUP_HAS_ALL) return;
+    if (base->why[0] == '\0')
+        snprintf(base->why, sizeof base->why, "no%s%s%s controller", base->controllers & CGROUP_HAS_MEMORY ? "" : " memory",
+                 base->controllers & CGROUP_HAS_CPU ? "" : " cpu", base->controllers & CGROUP_HAS_PIDS ? "" : " pids");
+    snprintf(base->remedy, sizeof base->remedy,
+             geteuid() == 0 ? "mount the cgroup2 file system with the memory, cpu and pids controllers"
+                            : "run it in a delegated group: systemd-run --user --scope -p Delegate=yes hotcell …");
+}
+
+int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **out,
+                     struct hc_err *err) {
+    cgroup_base_init(base);
+    struct hierarchy *found = calloc(CGROUP_SLOTS, sizeof *found);
+    struct cgroup_keeper *keeper = calloc(1, sizeof *keeper);
+    if (!found || !keeper) {
+        free(found);
+        free(keeper);
+        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    }
+    keeper->lock = keeper->warden = -1;
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) keeper->parent[slot] = -1;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(keeper->name, sizeof keeper->name, "%s%d-%llx", prefix, (int)getpid(),
+             ((unsigned long long)now.tv_sec << 20 | (unsigned long long)now.tv_nsec >> 10) & 0xffffffffffULL);
+    each_line("/proc/self/mountinfo", note_mount, found);
+    each_line("/proc/self/cgroup", note_own, found);
+
+    int result = -ENOENT;
+    bool v1 = found[CGROUP_MEMORY].found || found[CGROUP_CPU].found || found[CGROUP_PIDS].found;
+    if (v1)
+        result = open_v1(base, keeper, found, owner, group);
+    else if (found[CGROUP_UNIFIED].found)
+        result = open_v2(base, keeper, found, owner, group);
+    else
+        snprintf(base->why, sizeof base->why, "no control group file system is mounted");
+    if (result == 0) result = open_warden_leaf(base, keeper, owner, group);
+    say_remedy(base);
+    free(found);
+    if (result < 0) {
+        char why[sizeof base->why], remedy[sizeof base->remedy];
+        memcpy(why, base->why, sizeof why);
+        memcpy(remedy, base->remedy, sizeof remedy);
+        cgroup_base_close(base, keeper);
+        keeper = NULL;
+        memcpy(base->why, why, sizeof why);
+        memcpy(base->remedy, remedy, sizeof remedy);
+    }
+    *out = keeper;
+    return 0;
+}
+
+int cgroup_warden_fd(const struct cgroup_keeper *keeper) { return keeper ? keeper->warden : -1; }
+
+/* A group that we stepped out of is entered again before its controllers can be taken back. */
+static void step_back(struct cgroup_base *base, struct cgroup_keeper *keeper) {
+    int parent = keeper->parent[CGROUP_UNIFIED];
+    hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "-memory -cpu -pids");
+    hc_write_file_at(parent, "cgroup.subtree_control", "-memory -cpu -pids");
+    move_us(parent);
+}
+
+void cgroup_base_close(struct cgroup_base *base, struct cgroup_keeper *keeper) {
+    if (keeper) {
+        hc_close(keeper->warden);
+        if (keeper->stepped_aside) step_back(base, keeper);
+        /* The hierarchy with the lock goes last: until then nobody takes the rest for stale. */
+        for (int slot = CGROUP_SLOTS - 1; slot >= 0; slot--)
+            if (keeper->parent[slot] >= 0) remove_tree(keeper->parent[slot], keeper->name);
+        for (int slot = 0; slot < CGROUP_SLOTS; slot++) hc_close(keeper->parent[slot]);
+        hc_close(keeper->lock);
+        free(keeper);
+    }
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) hc_close(base->dir[slot]);
+    cgroup_base_init(base);
+}

@@ -1,0 +1,189 @@
+/*
+ * Built and run at build time: turns the table in syscalls.h into a BPF program and prints it as a C header. The filter is thus
+ * compiled once for each build; loading it at run time is one system call, and the programs that load it carry no compiler.
+ *
+ * libseccomp resolves the names. It does not write the filter: its rules have one "otherwise" for the whole filter, and ours differ by
+ * call (a refused family answers EAFNOSUPPORT, a refused flag EPERM, an unknown call ENOSYS). The program is a binary search over
+ * the numbers, with a short tail for each call that looks at its arguments. Every conditional jump skips at most one long jump, so
+ * no offset can overflow the eight bits that BPF has for them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#define OUR_ARCH AUDIT_ARCH_X86_64
+#define FOREIGN_NUMBERS 0x40000000u /* x32 */
+#elif defined(__aarch64__)
+#define OUR_ARCH AUDIT_ARCH_AARCH64
+#define FOREIGN_NUMBERS 0xffffffffu
+#else
+#error "the filter is not known for this architecture"
+#endif
+
+enum rule_kind { RULE_ALLOW, RULE_DENY, RULE_DENY_MASK, RULE_DENY_EQ, RULE_ONLY_EQ, RULE_DENY_CREATE };
+
+struct rule {
+    enum rule_kind kind;
+    const char *name;
+    unsigned arg, arg2;
+    unsigned value;
+    int error;
+};
+
+static const struct rule rules[] = {
+#define ALLOW(name) {RULE_ALLOW, #name, 0, 0, 0, 0},
+#define DENY(name) {RULE_DENY, #name, 0, 0, 0, EPERM},
+#define DENY_MASK(name, arg, mask, error) {RULE_DENY_MASK, #name, arg, 0, mask, error},
+#define DENY_EQ(name, arg, value, error) {RULE_DENY_EQ, #name, arg, 0, value, error},
+#define ONLY_EQ(name, arg, value, error) {RULE_ONLY_EQ, #name, arg, 0, value, error},
+#define DENY_CREATE(name, flags, mode, mask) {RULE_DENY_CREATE, #name, flags, mode, mask, EPERM},
+#include "kernel/syscalls.h"
+};
+enum { RULES = sizeof rules / sizeof *rules, MAX_CODE = 4096 };
+
+struct entry { /* one system call: its number and its rules, which stand together in the table */
+    int number;
+    const struct rule *first;
+    size_t count;
+};
+
+struct program {
+    struct sock_filter code[MAX_CODE];
+    size_t length;
+};
+
+static size_t emit(struct program *program, unsigned short code, unsigned char jt, unsigned char jf, unsigned k) {
+    if (program->length == MAX_CODE) {
+        fprintf(stderr, "seccomp_gen: the filter has outgrown %d instructions\n", MAX_CODE);
+        exit(1);
+    }
+    program->code[program->length] = (struct sock_filter){code, jt, jf, k};
+    return program->length++;
+}
+
+static void answer(struct program *program, unsigned action) { emit(program, BPF_RET | BPF_K, 0, 0, action); }
+static void answer_errno(struct program *program, int error) {
+    answer(program, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA));
+}
+static void load(struct program *program, size_t offset) {
+    emit(program, BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)offset);
+}
+/* The kernel takes modes, flags and families as 32 bits; so does the filter (the low half: both architectures are little-endian). */
+static void load_argument(struct program *program, unsigned arg) {
+    load(program, offsetof(struct seccomp_data, args) + 8 * (size_t)arg);
+}
+
+static void emit_tail(struct program *program, const struct entry *entry) {
+    const struct rule *rule = entry->first;
+    switch (rule->kind) {
+    case RULE_ALLOW:
+        answer(program, SECCOMP_RET_ALLOW);
+        break;
+    case RULE_DENY:
+        answer_errno(program, rule->error);
+        break;
+    case RULE_DENY_MASK:
+        load_argument(program, rule->arg);
+        emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 1, rule->value);
+        answer_errno(program, rule->error);
+        answer(program, SECCOMP_RET_ALLOW);
+        break;
+    case RULE_DENY_CREATE:
+        load_argument(program, rule->arg);
+        emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 3, O_CREAT);
+        load_argument(program, rule->arg2);
+        emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 1, rule->value);
+        answer_errno(program, rule->error);
+        answer(program, SECCOMP_RET_ALLOW);
+        break;
+    case RULE_DENY_EQ:
+    case RULE_ONLY_EQ:
+        load_argument(program, rule->arg);
+        for (size_t i = 0; i < entry->count; i++) {
+            emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, rule[i].value);
+            if (rule->kind == RULE_ONLY_EQ)
+                answer(program, SECCOMP_RET_ALLOW);
+            else
+                answer_errno(program, rule[i].error);
+        }
+        if (rule->kind == RULE_ONLY_EQ)
+            answer_errno(program, rule->error);
+        else
+            answer(program, SECCOMP_RET_ALLOW);
+        break;
+    }
+}
+
+/* Binary search: at the leaf the number is compared once, and what is not in the table falls out as ENOSYS. */
+static void emit_search(struct program *program, const struct entry *entries, size_t count) {
+    if (count == 1) {
+        emit(program, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, (unsigned)entries->number);
+        answer_errno(program, ENOSYS);
+        emit_tail(program, entries);
+        return;
+    }
+    size_t half = count / 2;
+    emit(program, BPF_JMP | BPF_JGE | BPF_K, 0, 1, (unsigned)entries[half].number);
+    size_t jump = emit(program, BPF_JMP | BPF_JA, 0, 0, 0);
+    emit_search(program, entries, half);
+    program->code[jump].k = (unsigned)(program->length - jump - 1);
+    emit_search(program, entries + half, count - half);
+}
+
+static int by_number(const void *a, const void *b) {
+    const struct entry *left = a, *right = b;
+    return left->number - right->number;
+}
+
+static size_t collect(struct entry *entries) {
+    size_t count = 0;
+    for (size_t i = 0; i < RULES;) {
+        size_t same = 1;
+        while (i + same < RULES && strcmp(rules[i].name, rules[i + same].name) == 0) same++;
+        int number = seccomp_syscall_resolve_name(rules[i].name);
+        if (number == __NR_SCMP_ERROR) {
+            fprintf(stderr, "seccomp_gen: no system call is named %s\n", rules[i].name);
+            exit(1);
+        }
+        if (number >= 0) entries[count++] = (struct entry){number, &rules[i], same}; /* negative: not on this architecture */
+        i += same;
+    }
+    qsort(entries, count, sizeof *entries, by_number);
+    for (size_t i = 1; i < count; i++) {
+        if (entries[i].number != entries[i - 1].number) continue;
+        fprintf(stderr, "seccomp_gen: %s stands in two places\n", entries[i].first->name);
+        exit(1);
+    }
+    return count;
+}
+
+int main(void) {
+    static struct program program;
+    struct entry entries[RULES];
+    size_t count = collect(entries);
+
+    load(&program, offsetof(struct seccomp_data, arch));
+    emit(&program, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, OUR_ARCH);
+    answer(&program, SECCOMP_RET_KILL_PROCESS);
+    load(&program, offsetof(struct seccomp_data, nr));
+    emit(&program, BPF_JMP | BPF_JGE | BPF_K, 0, 1, FOREIGN_NUMBERS);
+    answer(&program, SECCOMP_RET_KILL_PROCESS);
+    emit_search(&program, entries, count);
+
+    printf("/* Made by seccomp_gen from kernel/syscalls.h: %zu calls. */\n", count);
+    printf("static const struct sock_filter seccomp_filter[] = {\n");
+    for (size_t i = 0; i < program.length; i++) {
+        const struct sock_filter *code = &program.code[i];
+        printf("    {0x%02x, %u, %u, 0x%08x},\n", code->code, code->jt, code->jf, code->k);
+    }
+    printf("};\n");
+    return 0;
+}
