@@ -179,8 +179,7 @@ static int mirror_top(void *plan, struct hc_err *err) {
 }
 
 static int prepare_upper(struct hc_err *err) {
-    static const char *const layers[] = {SCRATCH "/upper", SCRATCH "/upper/usr", SCRATCH "/upper/etc", SCRATCH "/upper/w1",
-                                         SCRATCH "/upper/w2"};
+    static const char *const layers[] = {SCRATCH "/upper", SCRATCH "/upper/usr", SCRATCH "/upper/work"};
     for (unsigned i = 0; i < sizeof layers / sizeof *layers; i++) {
         int result = make_folder(layers[i], 0755, err);
         if (result < 0) return result;
@@ -192,8 +191,6 @@ static int prepare_upper(struct hc_err *err) {
         if (result < 0) return result;
         if (chown(path, GUEST_UID, GUEST_UID) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving %s to the guest", path);
     }
-    if (chown(SCRATCH "/upper/etc", GUEST_UID, GUEST_UID) < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving /etc to the guest");
     return 0;
 }
 
@@ -205,15 +202,35 @@ static int mount_usr(void *plan, struct hc_err *err) {
     if (writable) {
         int result = prepare_upper(err);
         if (result < 0) return result;
-        options = "lowerdir=/usr,upperdir=" SCRATCH "/upper/usr,workdir=" SCRATCH "/upper/w1,userxattr";
+        options = "lowerdir=/usr,upperdir=" SCRATCH "/upper/usr,workdir=" SCRATCH "/upper/work,userxattr";
     }
     if (mount("usr", ROOT "/usr", "overlay", MS_NOSUID | MS_NODEV | (writable ? 0 : MS_RDONLY), options) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "overlay");
     return 0;
 }
 
-/* An overlay does not see the mounts below its lower layer: what the image binds from the host is bound again, over it. */
-static int rebind_etc(struct hc_err *err) {
+/* A made-up file or link, as the guest's own. */
+static int copy_etc_entry(const char *from, const char *to, bool link, struct hc_err *err) {
+    char text[4096];
+    if (link) {
+        ssize_t length = readlink(from, text, sizeof text - 1);
+        if (length < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "reading %s", from);
+        text[length] = '\0';
+        if (symlink(text, to) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", to);
+    } else {
+        ssize_t length = hc_read_file_at(AT_FDCWD, from, text, sizeof text);
+        hc_cleanup_fd int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (length < 0 || fd < 0) return hc_fail(err, HC_CLASS_OURS, EIO, "copying %s", from);
+        int result = hc_write_all(fd, text, (size_t)length);
+        if (result < 0) return hc_fail_errno(err, HC_CLASS_OURS, -result, "writing %s", to);
+    }
+    if (lchown(to, GUEST_UID, GUEST_UID) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving %s to the guest", to);
+    return 0;
+}
+
+/* A writable /etc: what is made up is copied, and what the image has from the host is bound, read-only. (Not an overlay: the kernel takes no lower
+ * layer with mounts in it that are locked.) */
+static int build_writable_etc(struct hc_err *err) {
     struct stat base, st;
     DIR *list = opendir("/image/etc");
     if (!list || fstat(dirfd(list), &base) < 0) {
@@ -223,24 +240,32 @@ static int rebind_etc(struct hc_err *err) {
     int result = 0;
     for (struct dirent *entry; result == 0 && (entry = readdir(list));) {
         if (entry->d_name[0] == '.' || fstatat(dirfd(list), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) continue;
-        if (!S_ISDIR(st.st_mode) && (S_ISLNK(st.st_mode) || st.st_dev == base.st_dev)) continue;
         char from[PATH_MAX], to[PATH_MAX];
         snprintf(from, sizeof from, "/image/etc/%s", entry->d_name);
         snprintf(to, sizeof to, "%s/etc/%s", ROOT, entry->d_name);
-        result = bind_to(from, to, err);
+        bool ours = st.st_dev == base.st_dev;
+        if (ours && !S_ISDIR(st.st_mode)) {
+            result = copy_etc_entry(from, to, S_ISLNK(st.st_mode), err);
+            continue;
+        }
+        if (S_ISDIR(st.st_mode)) {
+            result = make_folder(to, 0755, err);
+        } else {
+            hc_cleanup_fd int fd = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+            if (fd < 0) result = hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", to);
+        }
+        if (result == 0) result = bind_to(from, to, err);
     }
     closedir(list);
+    if (result == 0 && chown(ROOT "/etc", GUEST_UID, GUEST_UID) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving /etc to the guest");
     return result;
 }
 
 static int mount_etc(void *plan, struct hc_err *err) {
     struct build *build = plan;
-    if (!(build->spec->flags & CELL_WRITABLE_ROOT)) return bind_to("/image/etc", ROOT "/etc", err);
-    static const char options[] =
-        "lowerdir=/image/etc,upperdir=" SCRATCH "/upper/etc,workdir=" SCRATCH "/upper/w2,userxattr";
-    if (mount("etc", ROOT "/etc", "overlay", MS_NOSUID | MS_NODEV, options) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "overlay");
-    return rebind_etc(err);
+    if (build->spec->flags & CELL_WRITABLE_ROOT) return build_writable_etc(err);
+    return bind_to("/image/etc", ROOT "/etc", err);
 }
 
 static int mount_dev(void *plan, struct hc_err *err) {
