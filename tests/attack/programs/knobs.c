@@ -4,7 +4,7 @@
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        int fd = open(argv[i], O_WRONLY | O_CLOEXEC);
+        int fd = open_knob(argv[i]);
         probe(argv[i], fd);
         if (fd >= 0)
             close(fd);

@@ -1,6 +1,5 @@
 /* Make device nodes in the working directory and read through them. argv[1], argv[2]: major and minor number of the disk under the host's root. */
 #include "probe.h"
-#include <sys/sysmacros.h>
 
 static void node(const char *name, mode_t kind, dev_t device)
 {
