@@ -141,7 +141,7 @@ int archive_unpack(int fd, struct hc_err *err)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "cannot read the archive of files");
     source.left = (uint64_t)stat.st_size;
     while (source.left > 0) {
-        struct archive_header header;
+        struct archive_header header = {0};
         int status = take(&source, &header, sizeof(header), err);
         if (status == 0)
             status = archive_header_check(&header, err);

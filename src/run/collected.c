@@ -78,10 +78,14 @@ static int begin_file(struct collected *collected, struct hc_err *err)
         collected->skipped++;
         return 0;
     }
-    struct result_file *grown = reallocarray(collected->files, collected->count + 1, sizeof(*grown));
-    if (!grown)
-        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
-    collected->files = grown;
+    /* The capacity is not stored: it is the smallest power of two that holds the files, and grows when they fill it. */
+    if ((collected->count & (collected->count - 1)) == 0) {
+        size_t capacity = collected->count > 0 ? collected->count * 2 : 1;
+        struct result_file *grown = reallocarray(collected->files, capacity, sizeof(*grown));
+        if (!grown)
+            return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+        collected->files = grown;
+    }
     if (file.size < header->content_length)
         file.size = header->content_length;
     memcpy(file.type, header->type == ARCHIVE_SYMLINK ? "symlink" : "file", header->type == ARCHIVE_SYMLINK ? 8 : 5);

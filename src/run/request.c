@@ -5,12 +5,12 @@
  */
 #include "run/request.h"
 
-#include "base/fd.h"
 #include "base/suggest.h"
 #include "cell/archive.h"
 #include "run/request_fields.h"
 #include "text/json.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -299,26 +299,26 @@ int request_add_arg(struct request *request, const char *word, struct hc_err *er
 
 int request_add_env(struct request *request, const char *name, const char *value, struct hc_err *err)
 {
-    size_t length = strlen(name), size = length + strlen(value) + 2;
+    size_t length = strlen(name);
+    char *pair = NULL;
 
     if (length == 0 || strchr(name, '=')) {
         hc_fail(err, HC_CLASS_REQUEST, EINVAL, "env: \"%s\" is not a name for a variable", name);
-        return hc_err_field(err, "env.%s", name), -EINVAL;
+        hc_err_field(err, "env.%s", name);
+        return -EINVAL;
     }
-    hc_cleanup_free char *pair = malloc(size);
-    if (!pair)
+    if (asprintf(&pair, "%s=%s", name, value) < 0)
         return request_no_memory(err);
-    memcpy(pair, name, length);
-    pair[length] = '=';
-    memcpy(pair + length + 1, value, size - length - 1);
     for (size_t i = 0; i < request->env.count; i++) {
         if (strncmp(request->env.item[i], pair, length + 1) == 0) {
             free(request->env.item[i]);
-            request->env.item[i] = HC_TAKE_PTR(pair);
+            request->env.item[i] = pair;
             return 0;
         }
     }
-    return request_add_word(&request->env, "env", pair, err);
+    int status = request_add_word(&request->env, "env", pair, err);
+    free(pair);
+    return status;
 }
 
 /* The same path twice, or one file where another needs a folder: both would fail in the cell, later and less

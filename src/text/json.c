@@ -67,9 +67,11 @@ static int add_piece(const char *data, size_t length, void *buf)
     return hc_buf_add(buf, data, length) < 0 ? -1 : 0;
 }
 
-static int shortest_precision(double number)
+/* 15 digits are exact for every number that was written with 15 or fewer, and %g drops the zeros; 17 are exact for all.
+ */
+static int digits_needed(double number)
 {
-    for (int digits = 1; digits < 17; digits++) {
+    for (int digits = 15; digits < 17; digits++) {
         char text[64];
         snprintf(text, sizeof(text), "%.*g", digits, number);
         if (strtod(text, NULL) == number)
@@ -83,7 +85,7 @@ static void write_scalar(const json_t *value, struct hc_buf *buf)
     size_t flags = JSON_ENCODE_ANY;
 
     if (json_is_real(value))
-        flags |= JSON_REAL_PRECISION(shortest_precision(json_real_value(value)));
+        flags |= JSON_REAL_PRECISION(digits_needed(json_real_value(value)));
     if (json_dump_callback(value, add_piece, buf, flags) != 0 && buf->status == 0)
         buf->status = -ENOMEM;
 }

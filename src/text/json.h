@@ -17,8 +17,8 @@ void hc_json_release(json_t **value);
 /* Any JSON value. Duplicate keys, nesting deeper than `depth`, numbers that do not fit, invalid UTF-8 and trailing text
  * are errors of HC_CLASS_REQUEST that say where. */
 int hc_json_read(const char *text, size_t length, size_t depth, json_t **out, struct hc_err *err);
-/* malloc'ed text, keys in their order of insertion, on one line or indented by two; a real number in the fewest digits
- * that read back as the same number. NULL: out of memory. */
+/* malloc'ed text, keys in their order of insertion, on one line or indented by two; a real number in 15 digits or fewer
+ * where they read back as the same number, else in as many as it takes. NULL: out of memory. */
 char *hc_json_write(const json_t *value, bool pretty);
 
 /* A string of bytes that may hold NUL; NULL when they are not UTF-8 (or there is no memory). */
