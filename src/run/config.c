@@ -296,11 +296,12 @@ static int take_system_file(struct config *config, struct hc_err *err)
 static int take_user_file(struct config *config, struct hc_err *err)
 {
     const char *folder = getenv("XDG_CONFIG_HOME");
-    char path[PATH_SIZE], home[PATH_SIZE];
+    char path[PATH_SIZE];
     int length;
     if (folder && folder[0] == '/') { /* the standard says to ignore a relative one */
         length = snprintf(path, sizeof path, "%s/hotcell/config.toml", folder);
     } else {
+        char home[PATH_SIZE];
         if (config_home(home, sizeof home) < 0)
             return 0;
         length = snprintf(path, sizeof path, "%s/.config/hotcell/config.toml", home);
@@ -369,11 +370,10 @@ int config_load(const char *path, struct config **out, struct hc_err *err)
     return rc;
 }
 
-char *config_to_json(const struct config *config)
+static char *show_all(const struct config *config, const struct config *defaults)
 {
-    struct config *defaults HC_CLEANUP(config_free_ptr) = config_new(NULL);
     json_t *list hc_cleanup_json = json_array();
-    if (!defaults || !list)
+    if (!list)
         return NULL;
     for (size_t i = 0; i < config_key_count(); i++) {
         struct config_key key = config_key_at(i);
@@ -386,4 +386,12 @@ char *config_to_json(const struct config *config)
             return NULL;
     }
     return hc_json_write(list, false);
+}
+
+char *config_to_json(const struct config *config)
+{
+    struct config *defaults = config_new(NULL);
+    char *text = defaults ? show_all(config, defaults) : NULL;
+    config_free(defaults);
+    return text;
 }

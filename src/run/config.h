@@ -1,7 +1,7 @@
 /*
  * Configuration: /etc/hotcell/config.toml, then the user's ($XDG_CONFIG_HOME/hotcell/config.toml), then --config, then
  * the environment and the command line; the later wins, and each value remembers where it came from. One table in
- * config.c has every key.
+ * config_keys.c has every key.
  */
 #ifndef HC_RUN_CONFIG_H
 #define HC_RUN_CONFIG_H
@@ -12,17 +12,16 @@
 struct config {
     struct limits defaults, ceilings; /* [limits], [ceilings] */
     char *image, *work_dir;           /* [sandbox] image = "host", work_dir = "/workspace" */
-    bool use_sandbox; /* [sandbox]; false is accepted for the seeds' sake and changes nothing: a run is always in a cell
-                       */
-    bool network_enabled;        /* [sandbox]; true is refused by plan.c until there is a network policy */
-    bool read_only;              /* [sandbox] read_only = true */
-    char *default_language;      /* [languages] default = "python" */
-    struct words language_paths; /* [languages] paths: more folders of TOML files */
-    struct words read_paths, write_paths,
-        forbidden_paths;          /* [mounts] allowed_read_paths, allowed_write_paths, forbidden_paths */
-    bool allow_weak;              /* [isolation] allow_weak = false */
-    uint64_t uid_base, uid_count; /* [isolation] uid_base, uid_count; 0: pick */
-    struct words image_etc;       /* [image] etc: what of /etc the host image shows, relative to /etc, may end in '*' */
+    bool use_sandbox; /* [sandbox]; false is accepted for the seeds' sake and changes nothing: every run is in a cell */
+    bool network_enabled;                 /* [sandbox]; true is refused by plan.c until there is a network policy */
+    bool read_only;                       /* [sandbox] read_only = true */
+    char *default_language;               /* [languages] default = "python" */
+    struct words language_paths;          /* [languages] paths: more folders of TOML files */
+    struct words read_paths, write_paths; /* [mounts] allowed_read_paths, allowed_write_paths */
+    struct words forbidden_paths;         /* [mounts] forbidden_paths, besides the built-in list */
+    bool allow_weak;                      /* [isolation] allow_weak = false */
+    uint64_t uid_base, uid_count;         /* [isolation] uid_base, uid_count; 0: pick */
+    struct words image_etc; /* [image] etc: what of /etc the host image shows, relative to /etc, may end in '*' */
     struct config_origin *origins; /* one for each key of the table; config.c */
 };
 

@@ -26,10 +26,9 @@
  * people keep credentials (npmrc, pip.conf, maven, gitconfig). The cell makes up passwd, group, hosts and their like.
  */
 #define IMAGE_ETC                                                                                                      \
-    "['alternatives', 'debian_version', 'fonts', 'gprofng.rc', 'inputrc', 'java-*', 'ld.so.cache', 'ld.so.conf',"      \
-    " 'ld.so.conf.d', 'locale.alias', 'localtime', 'lua*', 'magic', 'magic.mime', 'matplotlibrc', 'mime.types',"       \
-    " 'nodejs', 'os-release', 'papersize', 'perl', 'php', 'protocols', 'python3*', 'R', 'ruby*', 'services',"          \
-    " 'ssl/certs', 'ssl/openssl.cnf', 'terminfo', 'timezone']"
+    "['alternatives', 'debian_version', 'fonts', 'inputrc', 'java-*', 'ld.so.cache', 'localtime', 'matplotlibrc',"     \
+    " 'mime.types', 'os-release', 'papersize', 'perl', 'php', 'protocols', 'python3.*', 'R', 'services',"               \
+    " 'ssl/certs', 'ssl/openssl.cnf', 'timezone']"
 
 static int check_work_dir(const char *text, struct hc_err *err);
 static int check_word(const char *text, struct hc_err *err);
@@ -77,7 +76,7 @@ static const struct {
 
 size_t config_key_count(void)
 {
-    return COUNT_OF(fixed_keys) + 2 * LIMIT_COUNT;
+    return COUNT_OF(fixed_keys) + (size_t)2 * LIMIT_COUNT;
 }
 
 struct config_key config_key_at(size_t index)
@@ -166,9 +165,9 @@ static int check_work_dir(const char *text, struct hc_err *err)
 int config_home(char *path, size_t size)
 {
     const char *home = getenv("HOME");
-    struct passwd entry, *found = NULL;
     char strings[4096];
     if (!home || home[0] != '/') {
+        struct passwd entry, *found = NULL;
         getpwuid_r(getuid(), &entry, strings, sizeof strings, &found);
         home = found ? found->pw_dir : "";
     }

@@ -86,7 +86,7 @@ static const char *check_allowed(const struct config *config, const char *path, 
         if (read_match || write_match)
             return NULL;
         snprintf(why, size, "%s is under none of mounts.allowed_read_paths%s", path,
-                 config->read_paths.count + config->write_paths.count ? "" : ", which is empty");
+                 config->read_paths.count > 0 || config->write_paths.count > 0 ? "" : ", which is empty");
         return why;
     }
     if (!write_match) {

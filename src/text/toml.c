@@ -67,7 +67,7 @@ int toml_append(struct toml_value *array, struct toml_value *value)
 {
     if (array->as.members.count == array->as.members.capacity) {
         uint32_t capacity = array->as.members.capacity ? array->as.members.capacity * 2 : 4;
-        struct toml_value **item = reallocarray(array->as.members.item, capacity, sizeof(*item));
+        struct toml_value **item = reallocarray(array->as.members.item, capacity, sizeof(struct toml_value *));
         if (!item)
             return -ENOMEM;
         array->as.members.item = item;

@@ -43,7 +43,8 @@ double toml_float(const struct toml_value *value);
 bool toml_boolean(const struct toml_value *value);
 const char *toml_datetime(const struct toml_value *value); /* normalised text, any of the four kinds */
 
-size_t toml_count(const struct toml_value *value);                              /* members of an array or a table */
+/* Members of an array or a table. */
+size_t toml_count(const struct toml_value *value);
 const struct toml_value *toml_at(const struct toml_value *value, size_t index); /* of an array or table, in order */
 const char *toml_key(const struct toml_value *table, size_t index, size_t *length);
 const struct toml_value *toml_get(const struct toml_value *table, const char *key); /* NULL when absent */

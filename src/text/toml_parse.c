@@ -93,7 +93,7 @@ static int descend_dotted(struct toml_parser *parser, struct key_path *path, str
         struct toml_value *next = find_part(*table, path, i);
         if (!next) {
             int rc = add_container(parser, *table, path, i, TOML_TABLE, MADE_DOTTED, &next);
-            if (rc < 0)
+            if (!next)
                 return rc;
         } else if (next->type != TOML_TABLE || (next->made != MADE_DOTTED && next->made != MADE_IMPLICIT)) {
             return fail_duplicate(parser, path, i, next);

@@ -106,7 +106,7 @@ static bool take_time(const char **p, const char *end, char fraction[11])
 static bool take_offset(const char **p, const char *end, char offset[7])
 {
     if (take_char(p, end, 'Z') || take_char(p, end, 'z')) {
-        strcpy(offset, "Z");
+        memcpy(offset, "Z", 2);
         return true;
     }
     const char *start = *p;

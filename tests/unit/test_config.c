@@ -354,12 +354,12 @@ static void test_home_is_expanded_in_paths(void **state)
     struct places *places = *state;
     write_text(places->extra, "[mounts]\nallowed_read_paths = ['~/data', '~', '/x/~']\n");
     char *home hc_cleanup_free = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
-    setenv("HOME", "/home/someone", 1);
+    setenv("HOME", "/srv/someone", 1);
     struct config *config HC_CLEANUP(free_config) = load(places->extra);
     if (home)
         setenv("HOME", home, 1);
-    assert_string_equal(config->read_paths.item[0], "/home/someone/data");
-    assert_string_equal(config->read_paths.item[1], "/home/someone");
+    assert_string_equal(config->read_paths.item[0], "/srv/someone/data");
+    assert_string_equal(config->read_paths.item[1], "/srv/someone");
     assert_string_equal(config->read_paths.item[2], "/x/~");
 }
 
