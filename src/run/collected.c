@@ -201,6 +201,7 @@ int collected_finish(struct collected *collected, struct result *result, struct 
     release_files(result->files, result->file_count);
     result->files = collected->files;
     result->file_count = collected->count;
+    result->files_skipped = collected->skipped;
     collected_init(collected, 0);
     return 0;
 }

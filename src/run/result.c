@@ -120,6 +120,9 @@ static void summarize_truncation(const struct result *result, char *text, size_t
         snprintf(text, size, "output: %" PRIu64 " byte%s over the %s limit %s left out; raise --output", missing,
                  missing == 1 ? "" : "s", hc_format_size(result->out.cap, limit, sizeof(limit)),
                  missing == 1 ? "was" : "were");
+    else if (result->files_skipped > 0)
+        snprintf(text, size, "collect: %" PRIu64 " files over the first %zu were left out; collect fewer",
+                 result->files_skipped, result->file_count);
 }
 
 const char *result_summary(const struct result *result, char *text, size_t size)

@@ -53,6 +53,8 @@ struct result {
     struct capture out, err; /* of the last stage that ran; a failed compile's output is in err */
     struct result_file *files;
     size_t file_count;
+    uint64_t
+        files_skipped;  /* matched, but over the number that is collected; `truncated.files` in the JSON, where not 0 */
     uint32_t isolation; /* ISOLATION_* bits of warden/proto.h that hold */
     bool weak;
     const char *start; /* "cold", later "warm", "primed", "cached" */

@@ -273,6 +273,8 @@ static void put_output(struct writer *object, const struct result *result)
     struct writer truncated = object_begin();
     put(&truncated, "stdout", json_integer((json_int_t)capture_missing(&result->out)));
     put(&truncated, "stderr", json_integer((json_int_t)capture_missing(&result->err)));
+    if (result->files_skipped > 0)
+        put(&truncated, "files", json_integer((json_int_t)result->files_skipped));
     put(object, "truncated", object_end(&truncated));
 }
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -114,6 +115,12 @@ static void test_the_number_of_files_is_bounded_and_the_rest_is_counted(void **s
     assert_int_equal(collected.skipped, 10);
     assert_int_equal(collected_finish(&collected, &result, NULL), 0);
     assert_int_equal(result.file_count, COLLECTED_MAX_FILES);
+    assert_int_equal(result.files_skipped, 10);
+    char text[256], *json = result_to_json(&result, false);
+    assert_string_equal(result_summary(&result, text, sizeof(text)),
+                        "collect: 10 files over the first 4096 were left out; collect fewer");
+    assert_non_null(strstr(json, "\"truncated\":{\"stdout\":0,\"stderr\":0,\"files\":10}"));
+    free(json);
     result_release(&result);
 }
 
