@@ -39,7 +39,8 @@ static void trim_partial_character(char *text, size_t length)
         text[start - 1] = '\0';
 }
 
-static void format_into(char *text, size_t size, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void format_into(char *text, size_t size, const char *format,
+                                                              va_list arguments)
 {
     int saved = errno;
     int length = vsnprintf(text, size, format, arguments);
@@ -70,7 +71,8 @@ static int normal_code(int code)
     return code > 0 ? code : EINVAL;
 }
 
-static void fill(struct hc_err *err, enum hc_class class, int code, const char *format, va_list arguments)
+__attribute__((format(printf, 4, 0))) static void fill(struct hc_err *err, enum hc_class class, int code,
+                                                       const char *format, va_list arguments)
 {
     err->code = code;
     err->class = (uint32_t) class;

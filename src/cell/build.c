@@ -37,6 +37,7 @@
 struct build {
     const struct cell_host *host;
     const struct cell_spec *spec;
+    const struct cell_mount *mounts;
     const struct cgroup *group;
     int go;     /* end of the warden's pipe: one byte once the maps are written */
     int report;
@@ -278,13 +279,14 @@ static int mount_dev(void *plan, struct hc_err *err) {
     return result;
 }
 
-/* World-readable files that tell of the host, or of other cells. What only real root may read needs no cover: nobody in a cell is that. */
+/* World-readable files that tell of the host, of what it does, or of other cells. What only real root may read needs no cover: nobody in a
+ * cell is that. What merely says how the kernel was built (crypto, filesystems) stays. */
 static const char *const masked[] = {
-    "acpi",    "asound",    "buddyinfo", "bus",       "cmdline",    "config.gz", "consoles", "crypto",   "devices",
-    "diskstats", "dma",     "driver",    "dynamic_debug", "execdomains", "fb",   "fs",       "interrupts", "iomem",
-    "ioports", "irq",       "kallsyms",  "kcore",     "key-users",  "keys",      "locks",    "mdstat",   "misc",
-    "modules", "mtrr",      "partitions", "pressure", "sched_debug", "schedstat", "scsi",    "softirqs", "swaps",
-    "sysrq-trigger", "timer_list", "tty", "vmstat",   "zoneinfo",   "sys/kernel/random/boot_id", "sys/kernel/core_pattern",
+    "acpi",       "asound",    "buddyinfo", "bus",        "cmdline",  "config.gz",  "consoles", "diskstats",
+    "driver",     "dynamic_debug", "fb",    "fs",         "interrupts", "iomem",    "ioports",  "irq",
+    "kallsyms",   "key-users", "keys",      "locks",      "mdstat",   "modules",    "mtrr",     "partitions",
+    "pressure",   "sched_debug", "schedstat", "scsi",     "softirqs", "swaps",      "tty",      "vmstat",
+    "zoneinfo",   "sys/kernel/random/boot_id",
 };
 
 static int mount_proc(void *plan, struct hc_err *err) {
@@ -340,7 +342,7 @@ static int open_allowed(const struct cell_mount *mount, struct stat *st, struct 
 static int mount_hosts(void *plan, struct hc_err *err) {
     struct build *build = plan;
     for (uint32_t i = 0; i < build->spec->mount_count; i++) {
-        const struct cell_mount *mount = &build->spec->mounts[i];
+        const struct cell_mount *mount = &build->mounts[i];
         struct stat st;
         hc_cleanup_fd int fd = open_allowed(mount, &st, err);
         if (fd < 0) return fd;
@@ -468,6 +470,7 @@ static int start_child(const struct cell_host *host, struct cell *cell, int *go,
     }
     struct build build = {.host = host,
                           .spec = &cell->spec,
+                          .mounts = cell->mounts,
                           .group = &cell->group,
                           .go = gate[0],
                           .report = report[1],
@@ -494,10 +497,11 @@ static int start_child(const struct cell_host *host, struct cell *cell, int *go,
     return 0;
 }
 
-int cell_begin(const struct cell_host *host, const struct cell_spec *spec, unsigned slot, const char *name,
-               struct cell *cell, struct hc_err *err) {
+int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts, unsigned slot,
+               const char *name, struct cell *cell, struct hc_err *err) {
     cell_init(cell);
     cell->spec = *spec;
+    if (spec->mount_count) memcpy(cell->mounts, mounts, spec->mount_count * sizeof *mounts);
     cell->slot = slot;
     int result = cgroup_create(&host->cgroups, name, &cell->group, err);
     if (result < 0) return result;

@@ -25,6 +25,7 @@ struct cell_host {
 
 struct cell {
     struct cell_spec spec;
+    struct cell_mount mounts[CELL_MAX_MOUNTS];
     struct cgroup group; /* init's, and the first job's */
     unsigned slot;       /* which uids */
     pid_t pid;           /* of init, as the warden sees it */
@@ -34,8 +35,8 @@ struct cell {
 
 void cell_init(struct cell *cell);
 /* Start building. `name` names its control group. On success cell->report is to be read until end of file. */
-int cell_begin(const struct cell_host *host, const struct cell_spec *spec, unsigned slot, const char *name,
-               struct cell *cell, struct hc_err *err);
+int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts, unsigned slot,
+               const char *name, struct cell *cell, struct hc_err *err);
 /* End every process in it at once. What they hold is freed by the kernel as they go. */
 void cell_kill(const struct cell *cell);
 

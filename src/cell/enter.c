@@ -139,7 +139,8 @@ static int restrict_files(void *plan, struct hc_err *err) {
     };
     size_t count = 6;
     for (uint32_t i = 0; i < spec->mount_count; i++)
-        if (!spec->mounts[i].read_only) paths[count++] = (struct landlock_path){spec->mounts[i].path, LANDLOCK_WRITE};
+        if (!enter->cell->mounts[i].read_only)
+            paths[count++] = (struct landlock_path){enter->cell->mounts[i].path, LANDLOCK_WRITE};
     return hc_landlock_restrict(paths, count, err);
 }
 

@@ -4,16 +4,20 @@
 #include "base/fd.h"
 #include "cell/spec.h"
 #include "kernel/sys.h"
+#include <dirent.h>
 #include <errno.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 
 #define ROOT "/tmp" /* where the new root is mounted while it is being built; hidden by it, in our own namespace */
+
+enum { COPY_LIMIT = 128 << 10 };
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
 static const char *const top_folders[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
@@ -59,20 +63,24 @@ static int seal(const char *path, unsigned attributes, unsigned flags, struct hc
     return 0;
 }
 
-/* Give `to` the kind of `from`: a folder (with parents below ROOT), a file, or a copy of the symlink; then bind unless it is a symlink. */
+/* A small file is cheaper copied than mounted: every mount here is cloned into every cell. One that we may not read is left out. */
+static int copy_file(const char *from, const char *to, struct hc_err *err) {
+    hc_cleanup_fd int source = open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (source < 0 && errno == EACCES) return 0;
+    hc_cleanup_fd int target = source < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (target < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
+    ssize_t count;
+    while ((count = sendfile(target, source, NULL, COPY_LIMIT)) > 0) continue;
+    if (count < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
+    return 0;
+}
+
+/* Let `to` show what `from` is: a copy of a small file or a symlink, else the thing itself, bound. */
 static int mirror(const char *from, const char *to, struct hc_err *err) {
     struct stat st;
     if (lstat(from, &st) < 0) {
         if (errno == ENOENT) return 0;
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", from);
-    }
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%s", to);
-    for (char *slash = strchr(parent + sizeof ROOT, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int result = make_folder(parent, err);
-        if (result < 0) return result;
-        *slash = '/';
     }
     if (S_ISLNK(st.st_mode)) {
         char target[PATH_MAX];
@@ -83,27 +91,34 @@ static int mirror(const char *from, const char *to, struct hc_err *err) {
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making the link %s", to);
         return 0;
     }
+    if (S_ISREG(st.st_mode) && st.st_size <= COPY_LIMIT) return copy_file(from, to, err);
     int result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
     return result < 0 ? result : bind_over(from, to, err);
 }
 
+/* An entry such as ssl/certs: the folders above it are made. */
 static int build_etc_entry(const char *entry, struct hc_err *err) {
     char from[PATH_MAX], to[PATH_MAX + 32];
+    for (const char *slash = strchr(entry, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(to, sizeof to, "%s/image/etc/%.*s", ROOT, (int)(slash - entry), entry);
+        int result = make_folder(to, err);
+        if (result < 0) return result;
+    }
     snprintf(from, sizeof from, "/etc/%s", entry);
-    if (!strchr(entry, '*')) {
-        snprintf(to, sizeof to, "%s/image/etc/%s", ROOT, entry);
-        return mirror(from, to, err);
-    }
-    glob_t found;
-    int result = glob(from, GLOB_NOSORT, NULL, &found);
-    if (result == GLOB_NOMATCH) return 0;
-    if (result != 0) return hc_fail(err, HC_CLASS_HOST, EIO, "image: searching %s", from);
-    result = 0;
-    for (size_t i = 0; i < found.gl_pathc && result == 0; i++) {
-        snprintf(to, sizeof to, "%s/image%s", ROOT, found.gl_pathv[i]);
-        result = mirror(found.gl_pathv[i], to, err);
-    }
-    globfree(&found);
+    snprintf(to, sizeof to, "%s/image/etc/%s", ROOT, entry);
+    return mirror(from, to, err);
+}
+
+/* Entries with a '*' match names directly in /etc, which is read once for all of them. */
+static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err) {
+    DIR *list = opendir("/etc");
+    if (!list) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading /etc");
+    int result = 0;
+    for (struct dirent *found; result == 0 && (found = readdir(list));)
+        for (size_t i = 0; i < plan->etc_count && result == 0; i++)
+            if (strchr(plan->etc[i], '*') && fnmatch(plan->etc[i], found->d_name, FNM_PERIOD) == 0)
+                result = build_etc_entry(found->d_name, err);
+    closedir(list);
     return result;
 }
 
@@ -116,8 +131,9 @@ static int build_etc(const struct image_plan *plan, struct hc_err *err) {
     }
     if (result == 0 && symlink("/proc/self/mounts", ROOT "/image/etc/mtab") < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making /etc/mtab");
-    for (size_t i = 0; i < plan->etc_count && result == 0; i++) result = build_etc_entry(plan->etc[i], err);
-    return result;
+    for (size_t i = 0; i < plan->etc_count && result == 0; i++)
+        if (!strchr(plan->etc[i], '*')) result = build_etc_entry(plan->etc[i], err);
+    return result < 0 ? result : build_etc_patterns(plan, err);
 }
 
 static int build_dev(struct hc_err *err) {

@@ -26,7 +26,7 @@ static bool clean_relative(const char *path) {
     return path[0] != '/' && clean_absolute(text);
 }
 
-int cell_spec_check(const struct cell_spec *spec, struct hc_err *err) {
+int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mounts, struct hc_err *err) {
     if (!terminated(spec->hostname, sizeof spec->hostname) || !terminated(spec->work_dir, sizeof spec->work_dir))
         return hc_fail(err, HC_CLASS_OURS, EINVAL, "cell: a name is not terminated");
     if (!clean_absolute(spec->work_dir)) return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "cell: work_dir %s", spec->work_dir);
@@ -36,7 +36,7 @@ int cell_spec_check(const struct cell_spec *spec, struct hc_err *err) {
     if (spec->flags & ~(uint32_t)(CELL_WRITABLE_ROOT | CELL_TERMINAL))
         return hc_fail(err, HC_CLASS_OURS, EINVAL, "cell: unknown flags %#x", spec->flags);
     for (uint32_t i = 0; i < spec->mount_count; i++) {
-        const struct cell_mount *mount = &spec->mounts[i];
+        const struct cell_mount *mount = &mounts[i];
         if (!terminated(mount->path, sizeof mount->path) || !terminated(mount->below, sizeof mount->below) ||
             !clean_absolute(mount->path) || !clean_relative(mount->below) || mount->host >= CELL_MAX_HOSTS)
             return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "cell: mount %u is not well-formed", i);

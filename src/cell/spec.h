@@ -27,10 +27,9 @@ struct cell_spec {
     uint64_t disk;   /* bytes */
     uint64_t inodes;
     uint32_t flags;
-    uint32_t mount_count;
+    uint32_t mount_count; /* that many struct cell_mount come beside it */
     char hostname[64];
     char work_dir[256];
-    struct cell_mount mounts[CELL_MAX_MOUNTS];
 };
 
 struct job_limits {
@@ -44,7 +43,7 @@ struct job_limits {
 };
 
 /* Ranges, termination of strings, targets that are absolute and clean. The warden trusts nobody's arithmetic but its own. */
-int cell_spec_check(const struct cell_spec *spec, struct hc_err *err);
+int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mounts, struct hc_err *err);
 int job_limits_check(const struct job_limits *limits, struct hc_err *err);
 
 #endif

@@ -154,26 +154,27 @@ static bool is_stale(int lock_dir, const char *name) {
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-static void clear_stale(int lock_dir, int dir) {
-    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+/* `dirs`: the folders, one a hierarchy, in which a base may have its parts; the first carries the locks. */
+static void clear_stale(const int *dirs, size_t count) {
+    int copy = openat(dirs[0], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
     if (!list) {
         hc_close(copy);
         return;
     }
-    for (struct dirent *entry; (entry = readdir(list));)
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0 && is_stale(lock_dir, entry->d_name))
-            remove_tree(dir, entry->d_name);
+    for (struct dirent *entry; (entry = readdir(list));) {
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0 || !is_stale(dirs[0], entry->d_name)) continue;
+        for (size_t i = count; i-- > 0;) remove_tree(dirs[i], entry->d_name); /* the lock goes last */
+    }
     closedir(list);
 }
 
 /* ---- making the base ---- */
 
-static int give(int dir, uid_t owner, gid_t group) {
+/* The folder, so that groups can be made in it; and in version 2 cgroup.procs, so that processes may be born from one group of it into another. */
+static int give(int dir, int slot, uid_t owner, gid_t group) {
     if (fchown(dir, owner, group) < 0) return -errno;
-    static const char *const files[] = {"cgroup.procs", "tasks", "cgroup.subtree_control", "cgroup.threads"};
-    for (unsigned i = 0; i < sizeof files / sizeof *files; i++)
-        if (fchownat(dir, files[i], owner, group, 0) < 0 && errno != ENOENT) return -errno;
+    if (slot == CGROUP_UNIFIED && fchownat(dir, "cgroup.procs", owner, group, 0) < 0) return -errno;
     return 0;
 }
 
@@ -185,7 +186,7 @@ static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int
         keeper->lock = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (keeper->lock < 0 || flock(keeper->lock, LOCK_EX | LOCK_NB) < 0) return -errno;
     }
-    return owner == (uid_t)-1 ? 0 : give(base->dir[slot], owner, group);
+    return owner == (uid_t)-1 ? 0 : give(base->dir[slot], slot, owner, group);
 }
 
 static uint32_t listed_controllers(int dir, const char *file) {
@@ -256,7 +257,7 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
         return parent;
     }
     keeper->parent[CGROUP_UNIFIED] = parent;
-    clear_stale(parent, parent);
+    clear_stale(&parent, 1);
     int result = make_base(base, keeper, CGROUP_UNIFIED, owner, group);
     if (result == 0 && crowded) result = step_aside(base, keeper);
     if (result == 0) result = hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "+memory +cpu +pids");
@@ -270,45 +271,40 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
     return 0;
 }
 
-/* The version 2 leaf on a hybrid host: any place that we can write to will do, for no controller is involved. */
-static void open_hybrid_leaf(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found,
-                             uid_t owner, gid_t group) {
-    if (!found[CGROUP_UNIFIED].found) return;
-    int parent = open_group(&found[CGROUP_UNIFIED], found[CGROUP_UNIFIED].own);
-    if (parent < 0) return;
-    keeper->parent[CGROUP_UNIFIED] = parent;
-    clear_stale(parent, parent);
-    if (make_base(base, keeper, CGROUP_UNIFIED, owner, group) == 0) return;
-    if (base->dir[CGROUP_UNIFIED] >= 0) unlinkat(parent, keeper->name, AT_REMOVEDIR);
-    base->dir[CGROUP_UNIFIED] = hc_close(base->dir[CGROUP_UNIFIED]);
-    keeper->parent[CGROUP_UNIFIED] = hc_close(parent);
-    keeper->lock = hc_close(keeper->lock);
+/* Version 1, and the version 2 leaf on a hybrid host, for which any place that we can write to will do: no controller is involved. */
+static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy *found) {
+    int dirs[CGROUP_SLOTS];
+    size_t count = 0;
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
+        if (!found[slot].found) continue;
+        /* cpuacct only where nothing else counts CPU time, and it is a folder of its own. */
+        if (slot == CGROUP_CPUACCT &&
+            (keeper->parent[CGROUP_UNIFIED] >= 0 || strcmp(found[slot].mount, found[CGROUP_CPU].mount) == 0))
+            continue;
+        keeper->parent[slot] = open_group(&found[slot], found[slot].own);
+        if (keeper->parent[slot] >= 0 && faccessat(keeper->parent[slot], ".", W_OK, AT_EACCESS) < 0)
+            keeper->parent[slot] = hc_close(keeper->parent[slot]);
+        if (keeper->parent[slot] >= 0) dirs[count++] = keeper->parent[slot];
+    }
+    if (count) clear_stale(dirs, count);
 }
 
 static int open_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,
                    gid_t group) {
     static const uint32_t bits[CGROUP_SLOTS] = {0, CGROUP_HAS_MEMORY, CGROUP_HAS_CPU, CGROUP_HAS_PIDS, 0};
-    open_hybrid_leaf(base, keeper, found, owner, group);
-    for (int slot = CGROUP_MEMORY; slot < CGROUP_SLOTS; slot++) {
-        if (!found[slot].found) continue;
-        if (slot == CGROUP_CPUACCT) {
-            /* Only where nothing else counts CPU time, and it is a folder of its own. */
-            if (base->dir[CGROUP_UNIFIED] >= 0 || strcmp(found[slot].mount, found[CGROUP_CPU].mount) == 0) continue;
-        }
-        keeper->parent[slot] = open_group(&found[slot], found[slot].own);
-        if (keeper->parent[slot] < 0) continue;
-        int lock_dir = keeper->parent[CGROUP_UNIFIED] >= 0 ? keeper->parent[CGROUP_UNIFIED] : keeper->parent[CGROUP_MEMORY];
-        clear_stale(lock_dir >= 0 ? lock_dir : keeper->parent[slot], keeper->parent[slot]);
-        int result = make_base(base, keeper, slot, owner, group);
-        if (result < 0) {
-            snprintf(base->why, sizeof base->why, "cannot make a control group in %.80s%.80s: %s", found[slot].mount,
-                     found[slot].own, strerror(-result));
-            if (base->dir[slot] >= 0) unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
-            base->dir[slot] = hc_close(base->dir[slot]);
-            keeper->parent[slot] = hc_close(keeper->parent[slot]);
+    open_v1_parents(keeper, found);
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
+        int result = keeper->parent[slot] < 0 ? -EACCES : make_base(base, keeper, slot, owner, group);
+        if (result == 0) {
+            base->controllers |= bits[slot];
             continue;
         }
-        base->controllers |= bits[slot];
+        if (found[slot].found && bits[slot])
+            snprintf(base->why, sizeof base->why, "cannot make a control group in %.80s%.80s: %s", found[slot].mount,
+                     found[slot].own, strerror(-result));
+        if (base->dir[slot] >= 0) unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
+        base->dir[slot] = hc_close(base->dir[slot]);
+        keeper->parent[slot] = hc_close(keeper->parent[slot]);
     }
     if (base->controllers == 0) return -EACCES;
     base->mode = base->dir[CGROUP_UNIFIED] >= 0 ? CGROUP_HYBRID : CGROUP_V1;
@@ -321,7 +317,7 @@ static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keep
     if (mkdirat(dir, "warden", 0755) < 0) return -errno;
     keeper->warden = openat(dir, "warden", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (keeper->warden < 0) return -errno;
-    return owner == (uid_t)-1 ? 0 : give(keeper->warden, owner, group);
+    return owner == (uid_t)-1 ? 0 : give(keeper->warden, CGROUP_UNIFIED, owner, group);
 }
 
 static void say_remedy(struct cgroup_base *base) {

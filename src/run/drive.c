@@ -327,8 +327,14 @@ static int begin(struct drive *drive) {
         drive->cancel_watch = hc_loop_watch(drive->loop, drive->options->cancel, EPOLLIN, on_cancel, drive);
         if (!drive->cancel_watch) return -errno;
     }
-    struct warden_message message = {.type = WARDEN_CELL_NEW, .cell_spec = drive->plan->cell};
-    send_message(drive, &message, NULL, 0);
+    const struct plan *plan = drive->plan;
+    struct warden_message message = {.type = WARDEN_CELL_NEW, .cell_spec = plan->cell};
+    hc_cleanup_fd int mounts = -1;
+    if (plan->cell.mount_count) {
+        mounts = hc_memfd_sealed("hotcell-mounts", plan->mounts, plan->cell.mount_count * sizeof *plan->mounts);
+        if (mounts < 0) return mounts;
+    }
+    send_message(drive, &message, &mounts, mounts >= 0 ? 1 : 0);
     if (!drive->ended) start_stage(drive);
     return 0;
 }

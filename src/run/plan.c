@@ -69,7 +69,7 @@ static int plan_mounts(const struct config *config, const struct words *hosts, s
         if (!checked) return no_memory(err);
         checked->fd = -1;
         int result = policy_open(config, &request->mounts[i], checked, err);
-        if (result == 0) result = place_mount(hosts, checked, &plan->cell.mounts[i], err);
+        if (result == 0) result = place_mount(hosts, checked, &plan->mounts[i], err);
         hc_close(checked->fd);
         free(checked);
         if (result < 0) return result;
@@ -326,7 +326,7 @@ int plan_make(const struct config *config, const struct request *request, const 
     if (result == 0) result = plan_stages(config, plan, err);
     if (result == 0) result = plan_files(plan, request->has_code ? plan->entry : NULL, err);
     if (result == 0) result = plan_env(plan, err);
-    if (result == 0) result = cell_spec_check(&plan->cell, err);
+    if (result == 0) result = cell_spec_check(&plan->cell, plan->mounts, err);
     if (result < 0) plan_release(plan);
     return result;
 }

@@ -18,6 +18,7 @@ struct plan_stage {
 
 struct plan {
     struct cell_spec cell;
+    struct cell_mount mounts[CELL_MAX_MOUNTS]; /* cell.mount_count of them */
     struct plan_stage *stages;
     size_t stage_count;
     struct words env;     /* of every stage */

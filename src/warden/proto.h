@@ -31,7 +31,7 @@ enum isolation_layer {
 enum warden_type {
     WARDEN_SETUP = 1,   /* keeper →, once, first: what the warden has; fds as struct warden_setup says */
     WARDEN_HELLO,       /* warden → client, once */
-    WARDEN_CELL_NEW,    /* client →: spec */
+    WARDEN_CELL_NEW,    /* client →: spec; fd, if it has mounts: their array as a sealed memory file */
     WARDEN_CELL_READY,  /* → client, or WARDEN_CELL_FAILED */
     WARDEN_CELL_FAILED,
     WARDEN_CELL_DESTROY, /* client →; answered by CELL_GONE */

@@ -122,13 +122,23 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data) 
     }
 }
 
-static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, struct hc_err *err) {
-    int result = cell_spec_check(spec, err);
+/* Fixed-size records from a memory file that nobody can change any more. */
+static int read_mounts(int fd, uint32_t count, struct cell_mount *mounts, struct hc_err *err) {
+    size_t length, wanted = count * sizeof *mounts;
+    if (count > CELL_MAX_MOUNTS || hc_memfd_check(fd, &length) < 0 || length != wanted || pread(fd, mounts, wanted, 0) != (ssize_t)wanted)
+        return hc_fail(err, HC_CLASS_OURS, EPROTO, "the cell's mounts are not well-formed");
+    return 0;
+}
+
+static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, int fd, struct hc_err *err) {
+    struct cell_mount mounts[CELL_MAX_MOUNTS];
+    int result = spec->mount_count ? read_mounts(fd, spec->mount_count, mounts, err) : 0;
+    if (result == 0) result = cell_spec_check(spec, mounts, err);
     if (result < 0) return result;
     char name[32];
     snprintf(name, sizeof name, "cell%llu", (unsigned long long)warden->next_name++);
     unsigned slot = warden->next_slot++ % 30000;
-    result = cell_begin(&warden->host, spec, slot, name, &cell->cell, err);
+    result = cell_begin(&warden->host, spec, mounts, slot, name, &cell->cell, err);
     if (cell->cell.pid == 0) return result;
     cell->next = warden->cells;
     warden->cells = cell;
@@ -139,7 +149,7 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     return result;
 }
 
-void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec) {
+void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts) {
     struct hc_err err = {0};
     struct held_cell *cell = find_cell(warden, id) ? NULL : calloc(1, sizeof *cell);
     if (!cell) {
@@ -150,7 +160,7 @@ void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_sp
     cell->id = id;
     cell->warden = warden;
     cell_init(&cell->cell);
-    if (begin(warden, cell, spec, &err) == 0) return;
+    if (begin(warden, cell, spec, mounts, &err) == 0) return;
     say_cell(warden, id, WARDEN_CELL_FAILED, &err);
     if (cell->cell.pid == 0) free(cell);
 }

@@ -57,7 +57,8 @@ struct held_job {
 };
 
 /* supervise.c */
-void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec);
+/* `mounts`: the fd of their array, or -1; it stays the caller's. */
+void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts);
 void supervise_destroy(struct warden *warden, uint64_t id);
 /* Takes the fds. */
 void supervise_start(struct warden *warden, uint64_t cell, uint64_t job, const struct job_spec *spec, int *fds, size_t count);
