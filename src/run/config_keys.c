@@ -27,7 +27,7 @@
  */
 #define IMAGE_ETC                                                                                                      \
     "['alternatives', 'debian_version', 'fonts', 'inputrc', 'java-*', 'ld.so.cache', 'localtime', 'matplotlibrc',"     \
-    " 'mime.types', 'os-release', 'papersize', 'perl', 'php', 'protocols', 'python3.*', 'R', 'services',"               \
+    " 'mime.types', 'os-release', 'papersize', 'perl', 'php', 'protocols', 'python3.*', 'R', 'services',"              \
     " 'ssl/certs', 'ssl/openssl.cnf', 'timezone']"
 
 static int check_work_dir(const char *text, struct hc_err *err);
@@ -403,7 +403,10 @@ int config_assign_text(struct config *config, const struct config_key *key, cons
     }
     if (!document)
         return fail_memory(err);
-    if (toml_parse(document, strlen(document), key->name, &root, NULL) < 0 || toml_count(root) != 1) {
+    int rc = toml_parse(document, strlen(document), key->name, &root, NULL);
+    if (rc == -ENOMEM)
+        return fail_memory(err);
+    if (rc < 0 || toml_count(root) != 1) {
         hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s.%s: expected %s, found \"%.80s\"", key->section, key->name,
                 expected_of(key), text);
         hc_err_field(err, "%s.%s", key->section, key->name);

@@ -129,7 +129,7 @@ static void test_defaults_need_no_file(void **state)
     assert_false(config->allow_weak);
     assert_false(config->defaults.set[LIMIT_MEMORY]);
     assert_int_equal(config->read_paths.count, 0);
-    assert_true(config->image_etc.count > 20);
+    assert_string_equal(config->image_etc.item[0], "alternatives");
     for (size_t i = 0; i < config->image_etc.count; i++) /* nothing that tells of the host or its users */
         for (const char *const *bad = (const char *const[]){"passwd", "shadow", "hosts", "hostname", "machine-id",
                                                             "ssh", "ssl", "ssl/private", "resolv.conf", NULL};
