@@ -186,8 +186,10 @@ static int build_host(const struct image_plan *plan, const int *trees, struct hc
         if (result < 0) return result;
         if (hc_move_mount(trees[i], "", AT_FDCWD, to, HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: attaching %s", plan->host[i]);
-        /* Devices and set-uid programs of the host stay what they are on the host, and nothing here. */
-        if (result == 0) result = seal(to, HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
+        /* Devices and set-uid programs of the host stay what they are on the host, and nothing here. What is allowed for reading cannot be
+         * had writable, whatever is asked for later. */
+        unsigned attributes = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (i < plan->host_writable ? 0 : HC_MOUNT_ATTR_RDONLY);
+        result = seal(to, attributes, HC_AT_RECURSIVE, err);
     }
     return result;
 }

@@ -22,7 +22,7 @@ struct image_plan {
     size_t etc_count;
     char *const *host; /* canonical paths of allowed folders, or files */
     const int *host_fds; /* where not -1: a detached mount of it, made by real root; else it is bound by path */
-    size_t host_count;
+    size_t host_count, host_writable; /* the first host_writable of them may be mounted writable, the rest never */
 };
 
 /* Builds the root, enters it and detaches the old one. The caller is alone in new user, mount and pid namespaces. */

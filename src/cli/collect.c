@@ -106,20 +106,37 @@ static void say_why(const char *path, int status)
     message_error(&plain, &err);
 }
 
+/* A link is not made: it could lead anywhere, and the next program to write through it would follow. */
+static int write_one(int folder, const hc_result *result, size_t index, bool force, bool verbose)
+{
+    const char *content = NULL, *type = hc_result_file_type(result, index);
+    size_t length = 0;
+    char size[32];
+    const char *path = hc_result_file(result, index, &content, &length);
+
+    if (strcmp(type, "symlink") == 0) {
+        message_note("%s is a symbolic link, and was not written", path);
+        return 0;
+    }
+    int status = collect_file(folder, path, content, length, force);
+    hc_format_size(length, size, sizeof size);
+    if (status < 0) {
+        say_why(path, status);
+    } else if (strcmp(type, "truncated") == 0) {
+        message_note("%s is incomplete: only its first %s could be collected", path, size);
+        status = -EFBIG;
+    } else if (verbose) {
+        message_note("wrote %s (%s)", path, size);
+    }
+    return status;
+}
+
 int collect_write(int folder, const hc_result *result, bool force, bool verbose)
 {
     int first = 0;
 
     for (size_t i = 0; i < hc_result_file_count(result); i++) {
-        const char *content = NULL;
-        size_t length = 0;
-        char size[32];
-        const char *path = hc_result_file(result, i, &content, &length);
-        int status = collect_file(folder, path, content, length, force);
-        if (status < 0)
-            say_why(path, status);
-        else if (verbose)
-            message_note("wrote %s (%s)", path, hc_format_size(length, size, sizeof size));
+        int status = write_one(folder, result, i, force, verbose);
         if (first == 0)
             first = status;
     }

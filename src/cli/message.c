@@ -201,16 +201,15 @@ void message_note(const char *format, ...)
 void message_summary(const char *summary)
 {
     struct hc_buf buf = HC_BUF_INIT(MESSAGE_CEILING);
-    const char *colon = strchr(summary, ':');
-    bool colour = colon && table_colour(STDERR_FILENO);
-    hc_cleanup_free char *word = colour ? strndup(summary, (size_t)(colon - summary)) : NULL;
+    size_t length = strcspn(summary, ":;");
+    hc_cleanup_free char *word = table_colour(STDERR_FILENO) ? strndup(summary, length) : NULL;
 
     hc_buf_add_str(&buf, "hotcell: ");
     if (word) {
         hc_buf_add_str(&buf, "\033[31m");
         table_add_printable(&buf, word);
         hc_buf_add_str(&buf, "\033[0m");
-        summary = colon;
+        summary += length;
     }
     table_add_printable(&buf, summary);
     hc_buf_add_str(&buf, "\n");

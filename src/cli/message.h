@@ -18,7 +18,7 @@ int message_no_memory(const struct cli *cli);
 int message_cannot_write(int status);
 /* "hotcell: …" on stderr. */
 void message_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The one line about a result; the word before the first ':' is red on a terminal. */
+/* The one line about a result; what comes before the first ':' or ';' is red on a terminal. */
 void message_summary(const char *summary);
 
 #endif

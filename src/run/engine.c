@@ -148,18 +148,20 @@ void hc_request_on_output(hc_request *request, hc_output_fn fn, void *data) {
 
 /* ---- the engine ---- */
 
-void engine_keeper_plan(const struct config *config, const struct words *hosts, const char *libexec, struct keeper_plan *plan) {
+void engine_keeper_plan(const hc_engine *engine, const char *libexec, struct keeper_plan *plan) {
+    const struct config *config = engine->config;
     *plan = (struct keeper_plan){.image = {.etc = config->image_etc.item,
                                            .etc_count = config->image_etc.count,
-                                           .host = hosts->item,
-                                           .host_count = hosts->count},
+                                           .host = engine->hosts.item,
+                                           .host_count = engine->hosts.count,
+                                           .host_writable = engine->writable_hosts},
                                  .uid_base = config->uid_base,
                                  .uid_count = config->uid_count,
                                  .libexec = libexec};
 }
 
 static int open_engine(hc_engine *engine, struct hc_err *err) {
-    int result = plan_hosts(engine->config, &engine->hosts, err);
+    int result = plan_hosts(engine->config, &engine->hosts, &engine->writable_hosts, err);
     if (result < 0) return result;
     char libexec[4096];
     result = locate_libexec(libexec, sizeof libexec, err);
@@ -167,7 +169,7 @@ static int open_engine(hc_engine *engine, struct hc_err *err) {
     engine->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (engine->cancel < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "making an eventfd");
     struct keeper_plan plan;
-    engine_keeper_plan(engine->config, &engine->hosts, libexec, &plan);
+    engine_keeper_plan(engine, libexec, &plan);
     return keeper_start(&plan, &engine->keeper, err);
 }
 
@@ -341,4 +343,8 @@ const char *hc_result_file(const hc_result *result, size_t index, const char **c
     *content = file->content.data;
     *length = file->content.length;
     return file->path;
+}
+const char *hc_result_file_type(const hc_result *result, size_t index) {
+    const struct result_file *file = &result->result.files[index];
+    return file->truncated ? "truncated" : file->type;
 }

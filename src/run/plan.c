@@ -30,8 +30,9 @@ static int add_hosts(const struct words *paths, struct words *hosts, struct hc_e
     return 0;
 }
 
-int plan_hosts(const struct config *config, struct words *hosts, struct hc_err *err) {
+int plan_hosts(const struct config *config, struct words *hosts, size_t *writable, struct hc_err *err) {
     int result = add_hosts(&config->write_paths, hosts, err);
+    *writable = hosts->count;
     if (result == 0) result = add_hosts(&config->read_paths, hosts, err);
     if (result == 0 && hosts->count > CELL_MAX_HOSTS) {
         result = hc_fail(err, HC_CLASS_REQUEST, E2BIG, "%zu allowed mount paths; at most %d are possible", hosts->count, CELL_MAX_HOSTS);

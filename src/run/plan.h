@@ -29,8 +29,9 @@ struct plan {
     const struct request *request; /* not owned */
 };
 
-/* The host folders that a cell may be given: canonical paths of the configuration's allow-lists, in a fixed order. */
-int plan_hosts(const struct config *config, struct words *hosts, struct hc_err *err);
+/* The host folders that a cell may be given: canonical paths of the configuration's allow-lists, the first *writable of them from the list for
+ * writing. */
+int plan_hosts(const struct config *config, struct words *hosts, size_t *writable, struct hc_err *err);
 
 int plan_make(const struct config *config, const struct request *request, const struct words *hosts, struct plan *plan,
               struct hc_err *err);

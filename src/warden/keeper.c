@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "kernel/cgroup.h"
 #include "kernel/sys.h"
+#include "warden/hosts.h"
 #include "warden/uids.h"
 #include <limits.h>
 #include <stdio.h>
@@ -28,6 +29,8 @@ struct start {
     struct cgroup_keeper *groups;
     int client, warden; /* the two ends of the socket */
     int program, init;  /* hotcell-warden, hotcell-init */
+    struct image_plan image;
+    int hosts[CELL_MAX_HOSTS];
 };
 
 static int open_programs(struct start *start, struct hc_err *err) {
@@ -51,7 +54,7 @@ static int become_warden(struct start *start, int gate, struct hc_err *err) {
     if (read(gate, &byte, 1) != 1) return hc_fail(err, HC_CLASS_OURS, EPIPE, "the keeper went away");
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming root of the user namespace");
-    int result = image_build(&start->plan->image, err);
+    int result = image_build(&start->image, err);
     if (result < 0) return result;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "parent-death signal");
     int program = fcntl(start->program, F_DUPFD_CLOEXEC, 10), socket = fcntl(start->warden, F_DUPFD_CLOEXEC, 10);
@@ -117,8 +120,13 @@ static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err) {
 static int prepare(struct start *start, struct hc_err *err) {
     int result = open_programs(start, err);
     if (result == 0) result = uids_plan(start->plan->uid_base, start->plan->uid_count, &start->uids, err);
-    if (result < 0) return result;
     bool range = start->uids.source == UIDS_RANGE;
+    start->image = start->plan->image;
+    if (result == 0 && range && start->image.host_count && start->image.host_count <= CELL_MAX_HOSTS) {
+        result = hosts_open(&start->image, &start->uids, start->hosts, err);
+        start->image.host_fds = start->hosts;
+    }
+    if (result < 0) return result;
     return cgroup_base_open(&start->cgroups, range ? (uid_t)start->uids.uid_base : (uid_t)-1,
                             range ? (gid_t)start->uids.gid_base : (gid_t)-1, &start->groups, err);
 }

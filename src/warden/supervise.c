@@ -130,6 +130,20 @@ static int read_mounts(int fd, uint32_t count, struct cell_mount *mounts, struct
     return 0;
 }
 
+/* The uids of a cell are its own while it lives. The lowest free pair is taken, for host folders are mapped to the first. */
+static unsigned free_slot(const struct warden *warden) {
+    unsigned slot = 0;
+    for (const struct held_cell *cell = warden->cells; cell;) {
+        if (cell->cell.slot == slot) {
+            slot++;
+            cell = warden->cells;
+        } else {
+            cell = cell->next;
+        }
+    }
+    return slot;
+}
+
 static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, int fd, struct hc_err *err) {
     struct cell_mount mounts[CELL_MAX_MOUNTS];
     int result = spec->mount_count ? read_mounts(fd, spec->mount_count, mounts, err) : 0;
@@ -137,7 +151,7 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     if (result < 0) return result;
     char name[32];
     snprintf(name, sizeof name, "cell%llu", (unsigned long long)warden->next_name++);
-    unsigned slot = warden->next_slot++ % 30000;
+    unsigned slot = free_slot(warden);
     result = cell_begin(&warden->host, spec, mounts, slot, name, &cell->cell, err);
     if (cell->cell.pid == 0) return result;
     cell->next = warden->cells;

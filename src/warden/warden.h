@@ -14,7 +14,6 @@ struct warden {
     struct hc_watch *client_watch;
     struct cell_host host;
     struct held_cell *cells;
-    unsigned next_slot;
     uint64_t next_name;
     bool closing;
 };
