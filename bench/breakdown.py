@@ -87,37 +87,40 @@ def traced(command, environment, *options):
     return [(int(m[1]), float(m[2]), m[3] or m[4], m[5]) for m in found if m]
 
 
-def process_names(events):
-    """{pid: the last program that it exec'ed, or its parent's name with a star when it never did}"""
-    names = {}
-    for pid, _, call, rest in events:
-        asked = re.match(r'"?([^",]+)"', rest) if call in ("execve", "execveat") else None
-        if asked:
-            names[pid] = os.path.basename(asked[1])
-        names.setdefault(pid, "(no exec)")
-    return names
+def name_processes(events):
+    """Puts a name in the pid's place: the program that it runs just then, with a + for each fork since its exec."""
+    names, asked, cloner = {}, {}, None
+    for pid, when, call, rest in events:
+        if pid not in names:
+            names[pid] = f"{names[cloner]}+" if cloner in names else "?"
+        target = re.match(r'(?:\d+, )?"([^"]*)", \["([^"]*)"', rest) if call in ("execve", "execveat") else None
+        if target:
+            asked[pid] = os.path.basename(target[1] or target[2])
+        if call in ("execve", "execveat") and " = 0" in rest:
+            names[pid] = asked[pid]
+        if call in ("clone", "clone3", "vfork", "fork"):
+            cloner = pid
+        yield names[pid], when, call, rest
 
 
 def milestones(command, environment):
     print("\nmilestones of one run, in ms since its start (strace stops only at these calls):")
     events = traced(command, environment, "--seccomp-bpf", "-e", f"trace={MILESTONES}")
     begun = events[0][1]
-    for pid, when, call, rest in events:
+    for name, when, call, rest in name_processes(events):
         if call or "exited" in rest:
-            print(f"  {(when - begun) * 1e3:8.3f}  {pid}  {call or ''}{' ' if not call else '('}{rest}"[:150])
+            print(f"  {(when - begun) * 1e3:8.3f}  {name}: {call or ''}{'(' if call else ''}{rest}"[:150])
 
 
 def every_call(command, environment):
-    events = traced(command, environment)
-    names = process_names(events)
     count, spent = collections.Counter(), collections.Counter()
     per_process = collections.Counter()
-    for pid, _, call, rest in events:
+    for name, _, call, rest in name_processes(traced(command, environment)):
         took = SPENT.search(rest)
         if call and took:
-            count[names[pid], call] += 1
-            per_process[names[pid]] += 1
-            spent[names[pid], call] += float(took[1])
+            count[name, call] += 1
+            per_process[name] += 1
+            spent[name, call] += float(took[1])
     print("\nsystem calls of one run, by process: " + ", ".join(f"{name} {n}" for name, n in per_process.most_common()))
     print("by time inside the kernel as strace saw it (waiting included), the longest first:")
     for (name, call), seconds in spent.most_common(40):

@@ -13,7 +13,8 @@
  *
  * Prints "run INDEX NANOSECONDS MAXRSS_KIB" for each run; with -o also each line of its output as "out INDEX LINE".
  * With -p, one command runs PARALLEL times at once until ROUNDS runs have ended, then "total NANOSECONDS" is printed.
- * A command that does not exit with 0 ends the launcher with status 1: a failure must never count as a fast run.
+ * A run that does not exit with 0 is printed as "fail INDEX WHY" and not timed: a failure must never count as a fast
+ * run. With -p it ends the launcher with status 1.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -70,15 +71,17 @@ static pid_t spawn(char **argv, int out)
     return pid;
 }
 
-static void check(int status, char **argv, const char *output)
+/* Whether a run went well; if not, prints why, with the last line that it said. */
+static bool went_well(int index, int status, char *output)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return;
-    if (WIFEXITED(status))
-        fprintf(stderr, "%s exited with %d: %s\n", argv[0], WEXITSTATUS(status), output);
-    else
-        fprintf(stderr, "%s was ended by signal %d: %s\n", argv[0], WTERMSIG(status), output);
-    exit(1);
+        return true;
+    for (char *end = output + strlen(output); end > output && end[-1] == '\n';)
+        *--end = '\0';
+    char *line = strrchr(output, '\n');
+    printf("fail %d %s %d: %s\n", index, WIFEXITED(status) ? "exit status" : "signal",
+           WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), line ? line + 1 : output);
+    return false;
 }
 
 /* Reads to the end of file; keeps what fits and drops the rest. */
@@ -118,7 +121,8 @@ static void run_one(const struct plan *plan, int index)
     uint64_t ended = now_ns();
 
     close(ends[0]);
-    check(status, argv, output);
+    if (!went_well(index, status, output))
+        return;
     printf("run %d %llu %ld\n", index, (unsigned long long)(ended - started), usage.ru_maxrss);
     if (plan->show_output)
         for (char *rest = output, *line; (line = strsep(&rest, "\n"));)
@@ -170,7 +174,8 @@ static void run_at_once(const struct plan *plan)
         int status = 0;
         if (wait4(-1, &status, 0, NULL) < 0)
             fail("wait4", errno);
-        check(status, argv, "(output not kept)");
+        if (!went_well(0, status, (char[]){"(output not kept)"}))
+            exit(1);
         ended++;
     }
     printf("total %llu\n", (unsigned long long)(now_ns() - begun));

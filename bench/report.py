@@ -18,7 +18,7 @@ class Case:
     def __init__(self, name, title, unit, baseline, higher_is_better=False):
         self.name, self.title, self.unit, self.baseline = name, title, unit, baseline
         self.higher_is_better = higher_is_better
-        self.rows, self.targets, self.missing = {}, [], {}
+        self.rows, self.targets, self.missing, self.failures = {}, [], {}, {}
 
     def add(self, contender, values):
         self.rows[contender] = {"n": len(values), "min": min(values), "p50": statistics.median(values),
@@ -47,8 +47,10 @@ class Case:
     def as_json(self):
         rows = [{"contender": name, **row, "ratio": self.ratio(name, self.baseline)} for name, row in self.rows.items()]
         missing = [{"contender": name, "reason": reason} for name, reason in self.missing.items()]
+        failures = [{"contender": name, "runs": len(said), "first": said[0]} for name, said in self.failures.items()]
         return {"name": self.name, "title": self.title, "unit": self.unit, "baseline": self.baseline,
-                "higher_is_better": self.higher_is_better, "rows": rows, "missing": missing, "targets": self.targets}
+                "higher_is_better": self.higher_is_better, "rows": rows, "missing": missing, "failures": failures,
+                "targets": self.targets}
 
 
 def read_first(path, key):
@@ -133,6 +135,7 @@ def as_text(report):
             lines.append("  " + row[0].ljust(widths[0]) + "".join(
                 "  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])))
         lines += [f"  {row['contender']} not measured: {row['reason']}" for row in case["missing"]]
+        lines += [f"  {row['contender']} FAILED in {row['runs']} runs: {row['first']}" for row in case["failures"]]
         lines += [f"  [{verdict(target)}] {target['text']}: {number(target['ratio'])}" for target in case["targets"]]
     return "\n".join(lines) + "\n"
 
@@ -169,6 +172,7 @@ def as_markdown(report):
                   "| " + " | ".join(HEADER) + " |", "| --- |" + " ---: |" * (len(HEADER) - 1)]
         lines += ["| " + " | ".join(row) + " |" for row in table_rows(case)]
         lines += [f"\n{row['contender']} was not measured: {row['reason']}" for row in case["missing"]]
+        lines += [f"\n{row['contender']} failed in {row['runs']} runs: {row['first']}" for row in case["failures"]]
     lines += ["", "## Contenders", ""]
     for contender in report["contenders"]:
         what = f"- **{contender['name']}**: {contender['note']}."

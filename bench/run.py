@@ -53,7 +53,7 @@ class Bench:
         return program
 
     def launch(self, commands, rounds, options=()):
-        """Runs {label: command} in turn. Returns {label: [(ns, rss_kib, [output line])]}, warm-up left out."""
+        """Runs {label: command} in turn. Returns {label: [(ns, rss_kib, [output line])]} and {label: [failure]}."""
         labels = list(commands)
         argv = [self.launcher, *options, str(rounds)]
         for index, label in enumerate(labels):
@@ -62,15 +62,17 @@ class Bench:
                               env=ENVIRONMENT, cwd=self.folder, check=False)
         if done.returncode != 0:
             raise SystemExit(f"bench: {done.stderr.strip()}")
-        runs = {label: [] for label in labels}
+        runs, failures = {label: [] for label in labels}, collections.defaultdict(list)
         for line in done.stdout.splitlines():
             kind, index, rest = line.split(" ", 2)
             if kind == "run":
                 nanoseconds, rss = rest.split()
                 runs[labels[int(index)]].append((int(nanoseconds), int(rss), []))
+            elif kind == "fail":
+                failures[labels[int(index)]].append(rest)
             else:
                 runs[labels[int(index)]][-1][2].append(rest)
-        return runs
+        return runs, failures
 
     def working(self, case, commands):
         """Those commands that work; the others are put down as missing, with what they said."""
@@ -86,9 +88,12 @@ class Bench:
         """Start to end, in milliseconds, as a caller sees it. Also returns each contender's peak RSS in MiB."""
         commands = self.working(case, commands)
         progress(f"{case.name}: {', '.join(commands)}; {self.options.rounds} rounds")
-        runs = self.launch(commands, self.options.rounds + WARM_UP, ["-g", str(PAUSE_US)])
+        runs, failures = self.launch(commands, self.options.rounds + WARM_UP, ["-g", str(PAUSE_US)])
+        case.failures |= failures
         rss = {}
         for label, samples in runs.items():
+            if len(samples) <= WARM_UP:
+                continue
             case.add(label, [sample[0] / 1e6 for sample in samples[WARM_UP:]])
             rss[label] = [sample[1] / 1024 for sample in samples[WARM_UP:]]
         return rss
@@ -146,7 +151,8 @@ class Bench:
         commands = self.working(case, commands)
         progress(f"{case.name}: {', '.join(commands)}; {self.options.guest_rounds} rounds")
         values = collections.defaultdict(lambda: collections.defaultdict(list))
-        runs = self.launch(commands, self.options.guest_rounds + 1, ["-o", "-g", str(PAUSE_US)])
+        runs, failures = self.launch(commands, self.options.guest_rounds + 1, ["-o", "-g", str(PAUSE_US)])
+        case.failures |= failures
         for label, samples in runs.items():
             for _, _, lines in samples[1:]:
                 for line in lines:
@@ -195,7 +201,8 @@ class Bench:
                 done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=ENVIRONMENT,
                                       check=False)
                 if done.returncode != 0:
-                    raise SystemExit(f"bench: {done.stderr.strip()}")
+                    case.failures.setdefault(label, []).append(done.stdout.strip() or done.stderr.strip())
+                    continue
                 rates[label].append(size / (int(done.stdout.split()[1]) / 1e9))
         for label, taken in rates.items():
             case.add(label, taken)
