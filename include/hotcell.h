@@ -94,6 +94,8 @@ HC_API const char *hc_result_json(const hc_result *result, int pretty);
 /* Collected files: the number; the path, content and size of one. */
 HC_API size_t hc_result_file_count(const hc_result *result);
 HC_API const char *hc_result_file(const hc_result *result, size_t index, const char **content, size_t *length);
+/* "file"; "symlink", whose content is its target; "truncated", a file of which the content is only the beginning. */
+HC_API const char *hc_result_file_type(const hc_result *result, size_t index);
 
 #ifdef __cplusplus
 }

@@ -7,12 +7,14 @@ import base64
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import cells
@@ -151,7 +153,9 @@ def test_every_limit_is_in_force():
     options = [word for name, (text, _) in limits.items() for word in (f"--{name}", text)]
     code = "import os, resource; s = os.statvfs('/workspace'); print(s.f_blocks * s.f_frsize, s.f_files, resource.getrlimit(7)[0])"
     done = hotcell(*options, "-c", code)
-    assert done.stdout.split() == [str(9 << 20).encode(), b"500", b"99"], done
+    disk, inodes, files_open = map(int, done.stdout.split())
+    assert (disk, files_open) == (9 << 20, 99)
+    assert 500 <= inodes <= 520, "the cell's own folders may be on top"
 
 
 def test_environment_is_set_passed_on_and_otherwise_empty():
@@ -189,18 +193,25 @@ def test_special_files_in_a_folder_are_left_out_aloud(tmp_path):
     assert b"in/fifo is left out" in done.stderr and b"in/loop is left out" in done.stderr
 
 
-def test_mount_is_read_only_unless_asked(tmp_path):
-    shared = tmp_path / "shared"
+@pytest.fixture
+def public():
+    """A folder that other users can reach; pytest's own is its user's alone."""
+    with tempfile.TemporaryDirectory(prefix="hotcell-test-") as folder:
+        os.chmod(folder, 0o755)
+        yield pathlib.Path(folder)
+
+
+def test_mount_is_read_only_unless_asked(public):
+    shared = public / "shared"
     shared.mkdir()
+    shared.chmod(0o777)
     (shared / "a").write_text("seen\n")
-    for folder in (tmp_path, shared):
-        folder.chmod(0o777)
-    config = tmp_path / "config.toml"
+    config = public / "config.toml"
     config.write_text(f'[mounts]\nallowed_read_paths = ["{shared}"]\nallowed_write_paths = ["{shared}"]\n')
     script = "cat /data/a; echo x 2>/dev/null >/data/b; echo $?"
     done = hotcell("--config", config, "--mount", f"{shared}:/data:ro", "--shell", script)
     assert done.stdout.startswith(b"seen\n") and not done.stdout.endswith(b"\n0\n"), done
-    done = hotcell("--config", config, "--mount", "shared:/data", "--shell", script, cwd=tmp_path)
+    done = hotcell("--config", config, "--mount", "shared:/data", "--shell", script, cwd=public)
     assert not done.stdout.endswith(b"\n0\n"), done
     assert not (shared / "b").exists()
     done = hotcell("--config", config, "--mount", f"{shared}:/data:rw", "--shell", script)
@@ -216,8 +227,8 @@ def test_mount_that_is_not_allowed_is_refused_with_the_rule():
 
 def test_root_is_read_only_unless_told_otherwise():
     script = "touch /usr/made-here && echo made"
-    assert hotcell("-l", "bash", "-c", script).stdout == b""
-    assert hotcell("--read-only", "-l", "bash", "-c", script).stdout == b""
+    assert b"Read-only file system" in hotcell("-l", "bash", "-c", script).stderr
+    assert b"Read-only file system" in hotcell("--read-only", "-l", "bash", "-c", script).stderr
     assert_prints(hotcell("--read-only=false", "-l", "bash", "-c", script), b"made\n")
     assert not os.path.exists("/usr/made-here")
 
@@ -402,7 +413,7 @@ def test_colour_and_a_fresh_line_on_a_terminal_only():
     words = ["run", *WEAK, "--timeout", "300ms", "-c", "import time; print('half', end='', flush=True); time.sleep(60)"]
     shown, status = on_terminal(*words)
     assert status == 124
-    assert re.search(rb"half\r\nhotcell: \x1b\[31m[a-z ]+\x1b\[0m: ", shown), shown
+    assert re.search(rb"half\r\nhotcell: \x1b\[31m[a-z0-9 ]+\x1b\[0m[:;] ", shown), shown
     shown, _ = on_terminal(*words, NO_COLOR="1")
     assert b"\x1b" not in shown and b"half\r\nhotcell: " in shown
     done = hotcell(*words[1 + len(WEAK):])
@@ -484,9 +495,11 @@ def test_collected_files_never_go_through_a_link(tmp_path, force):
 
 def test_links_in_the_cell_are_not_followed_home(tmp_path):
     code = "import os; os.symlink('/etc/passwd', 'x'); os.symlink('../../up', 'y')"
-    hotcell("--collect", "*", "-c", code, cwd=tmp_path)
-    assert not any(path.is_symlink() for path in tmp_path.iterdir())
-    assert not any(b"root:" in path.read_bytes() for path in tmp_path.iterdir())
+    done = hotcell("--collect", "*", "-c", code + "; open('z', 'w').close()", cwd=tmp_path)
+    assert done.returncode == 0
+    assert b"hotcell: x is a symbolic link, and was not written\n" in done.stderr
+    assert not (tmp_path / "x").exists() and not (tmp_path / "y").is_symlink()
+    assert (tmp_path / "z").read_bytes() == b""
 
 
 def test_collected_files_are_in_the_json(tmp_path):
@@ -501,6 +514,26 @@ def test_collected_files_are_in_the_json(tmp_path):
 def test_names_from_the_cell_cannot_drive_the_terminal(tmp_path):
     done = hotcell("-v", "--collect", "*", "-c", "open('a\\x1b[31m', 'w')", cwd=tmp_path)
     assert b"\x1b" not in done.stderr
+
+
+# ---- the README ----
+
+def readme_examples():
+    """Every "$ command" in a console block of README.md, with the lines that it is said to print."""
+    text = (cells.SOURCE / "README.md").read_text()
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+@pytest.mark.skipif(bool(WEAK), reason="the examples are those of a machine that enforces every layer")
+@pytest.mark.parametrize("command, output", list(readme_examples()), ids=[command for command, _ in readme_examples()])
+def test_readme_shows_what_is_printed(tmp_path, command, output):
+    environment = {**os.environ, "PATH": os.path.dirname(HOTCELL) + ":" + os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
+                          env=environment, check=False)
+    assert done.stdout == output
 
 
 # ---- the library ----
