@@ -99,7 +99,7 @@ class Field:
 
     def __init__(self, hotcell, folder, install, environment):
         self.folder, self.install, self.environment = folder, install, environment
-        self.cgroup_parent = f"/hotcell-bench-{os.getpid()}"
+        self.cgroup_parent = f"/bench-{os.getpid()}"
         self.docker = None
         self.all = {}
         for made in (self._bare(), self._hotcell(hotcell), self._bubblewrap(), self._runc(), self._docker()):
