@@ -18,6 +18,7 @@ import threading
 import time
 
 CASES = []
+SLOW = float(os.environ.get("HOTCELL_SLOW", "1"))  # how many times slower than a real machine this one is
 
 
 class Stop(Exception):
@@ -40,10 +41,11 @@ exec chroot . /workspace/program "$@"
 """
 
 
-def case(number, name, seconds=60, alone=False):
-    """seconds: what it may take at most. alone: it measures, so nothing runs beside it."""
+def case(number, name, seconds=60, alone=False, later=False):
+    """seconds: what it may take at most. alone: it measures, so nothing runs beside it. later: hotcell itself is killed or crippled, so what it leaves may
+    wait for the next start."""
     def add(function):
-        CASES.append({"number": number, "name": name, "function": function, "seconds": seconds, "alone": alone,
+        CASES.append({"number": number, "name": name, "function": function, "seconds": int(seconds * SLOW), "alone": alone, "later": later,
                       "module": function.__module__})
         return function
     return add
@@ -140,7 +142,7 @@ def fetch(process, seconds, stdin=None, reader=None):
         threads.append(threading.Thread(target=feed, daemon=True))
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * SLOW
     peak, pause = 0, 0.001
     while (code := process.poll()) is None and time.monotonic() < deadline:
         peak = max(peak, memory_peak(process.pid))
@@ -277,12 +279,13 @@ class Trial:
 
         The machine is shared with other tests, so a bad figure is tried again; one good one shows that the cell holds it back."""
         seen = []
-        for _ in range(times):
+        for _ in range(times):  # the last word has the best of them
             alone = max(self.beat(40), 3000)
             process = attack()
             time.sleep(0.3)
             beside = self.beat()
             run = self.finish(process)
+            alone = max(alone, self.beat(40))  # others may have come meanwhile
             seen.append("%.1f→%.1f ms" % (alone / 1000, beside / 1000))
             if beside <= 2 * alone:
                 break

@@ -216,7 +216,7 @@ class Watch:
 
     def settle(self, seconds=2.0):
         """Wait for the counts to be back at the baseline. Returns what is still over, as sentences."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * float(os.environ.get("HOTCELL_SLOW", "1"))
         while True:
             faults = []
             left = self.leftovers()

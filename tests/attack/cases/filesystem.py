@@ -8,7 +8,7 @@ from suite import case
 
 @case(1, "read /etc/shadow and a file of /root")
 def secrets(trial):
-    paths = ["/etc/shadow", trial.watch.root_file, trial.watch.file, "/etc/ssh/ssh_host_ed25519_key", "/root", "/var/log", "/boot"]
+    paths = ["/etc/shadow", trial.watch.root_file, trial.watch.file, "/etc/ssh/ssh_host_ed25519_key", "/etc/gshadow", "/var/log/wtmp", "/var/log/dpkg.log"]
     outside = trial.outside("peek", *paths)
     trial.control(trial.watch.token in outside.text, "the token is read outside")
     inside = trial.inside("peek", *paths)

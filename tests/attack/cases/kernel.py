@@ -125,6 +125,10 @@ def call_names():
     return names
 
 
+# uretprobe and uprobe: newer kernels let them past every filter, and answer only in the trampoline that the kernel itself made.
+UPROBES = (335, 336)
+
+
 @case(30, "system calls 0–600 with zero arguments")
 def every_call(trial):
     rules, names = allow_list(), call_names()
@@ -134,6 +138,8 @@ def every_call(trial):
     wrong, changed = [], 0
     for number in range(601):
         name = names.get(number)
+        if number in UPROBES and inside[str(number)] in ("SIG4", "ENXIO", "ENOSYS"):
+            continue
         expected = rules.get(name, "ENOSYS") if name else "ENOSYS"
         seen = inside[str(number)]
         if expected is None:  # allowed: whatever the kernel itself says, but not as the filter would say no to an unknown call

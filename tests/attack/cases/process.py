@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from suite import case
+from suite import SLOW, case
 from watch import descendants
 
 
@@ -40,7 +40,7 @@ def stubborn_outside(trial, *arguments):
 
 def gone_within(trial, seconds):
     """Whether all of hotcell's processes are gone by then."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * SLOW
     while trial.watch.leftovers():
         if time.monotonic() > deadline:
             return False

@@ -27,7 +27,10 @@ static void descriptors(const char *pid, const char *file)
     for (struct dirent *entry; fds && (entry = readdir(fds));)
         if (entry->d_name[0] != '.' && atoi(entry->d_name) > 2) {
             snprintf(way, sizeof way, "fd/%s", entry->d_name);
-            dprintf(found, "%s/%s is to be seen\n", pid, way);
+            char link[600], target[512];
+            snprintf(link, sizeof link, "/proc/%s/%s", pid, way);
+            ssize_t length = readlink(link, target, sizeof target);
+            dprintf(found, "%s/%s is to be seen -> %.*s\n", pid, way, length < 0 ? 0 : (int)length, target);
             through(pid, way, file);
         }
     if (fds)

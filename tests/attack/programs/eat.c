@@ -153,8 +153,9 @@ static int eat_children(long wanted)
             return finish(i, errno);
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            char *block = malloc(MIB);
-            memset(block, 1, MIB);
+            char *block = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (block != MAP_FAILED)
+                memset(block, 1, MIB);
             nap(20000);
             _exit(0);
         }
