@@ -100,6 +100,8 @@ static int set_limits(void *plan, struct hc_err *err) {
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "resource limit %d", table[i].resource);
     }
     umask(022);
+    if (getpriority(PRIO_PROCESS, 0) < 0 && setpriority(PRIO_PROCESS, 0, 0) < 0) /* a favoured caller's guests are not favoured */
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "setpriority");
     if (setsid() < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "setsid");
     return 0;
 }

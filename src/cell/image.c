@@ -166,9 +166,7 @@ static int open_hosts(const struct image_plan *plan, int *trees, struct hc_err *
         trees[i] = plan->host_fds ? plan->host_fds[i] : -1;
         if (trees[i] >= 0) continue;
         trees[i] = hc_open_tree(AT_FDCWD, plan->host[i], HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
-        /* Allowed, but not there now, or not ours to see: a request for it is refused by name. */
-        if (trees[i] < 0 && errno != ENOENT && errno != EACCES)
-            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening %s", plan->host[i]);
+        if (trees[i] < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening %s", plan->host[i]);
     }
     return 0;
 }
@@ -179,7 +177,6 @@ static int build_host(const struct image_plan *plan, const int *trees, struct hc
         char to[64];
         snprintf(to, sizeof to, "%s/host/%zu", ROOT, i);
         struct stat st;
-        if (trees[i] < 0) continue;
         if (fstat(trees[i], &st) < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", plan->host[i]);
         result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
@@ -188,7 +185,7 @@ static int build_host(const struct image_plan *plan, const int *trees, struct hc
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: attaching %s", plan->host[i]);
         /* Devices and set-uid programs of the host stay what they are on the host, and nothing here. What is allowed for reading cannot be
          * had writable, whatever is asked for later. */
-        unsigned attributes = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (i < plan->host_writable ? 0 : HC_MOUNT_ATTR_RDONLY);
+        unsigned attributes = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (plan->host_writable[i] ? 0 : HC_MOUNT_ATTR_RDONLY);
         result = seal(to, attributes, HC_AT_RECURSIVE, err);
     }
     return result;
@@ -207,7 +204,7 @@ int image_build(const struct image_plan *plan, struct hc_err *err) {
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: making mounts private");
     int trees[CELL_MAX_HOSTS];
     if (plan->host_count > CELL_MAX_HOSTS)
-        return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "more than %d allowed mount paths", CELL_MAX_HOSTS);
+        return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "more than %d host folders", CELL_MAX_HOSTS);
     int result = open_hosts(plan, trees, err);
     if (result < 0) return result;
     int usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);

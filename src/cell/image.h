@@ -7,7 +7,7 @@
  *   /bin /lib …     as on the host (symlinks into /usr, or folders of their own)
  *   /image/etc      made up, with those entries of the host's /etc that the configuration lists
  *   /image/dev      null zero full random urandom, fd stdin stdout stderr
- *   /host/0, /1, …  the host folders that the operator allows to be mounted
+ *   /host/0, /1, …  host folders that the operator allows and a request asks for
  *   /proc           of the warden's pid namespace
  *   /cell /scratch /empty   mount points, used inside each cell's own mount namespace
  */
@@ -15,14 +15,16 @@
 #define HC_CELL_IMAGE_H
 
 #include "base/err.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 struct image_plan {
     char *const *etc; /* entries relative to /etc; a last component may end in '*' */
     size_t etc_count;
-    char *const *host; /* canonical paths of allowed folders, or files */
+    char *const *host;         /* canonical paths of folders or files that are to be mounted into cells */
+    const bool *host_writable; /* of each: may it be mounted writable? */
     const int *host_fds; /* where not -1: a detached mount of it, made by real root; else it is bound by path */
-    size_t host_count, host_writable; /* the first host_writable of them may be mounted writable, the rest never */
+    size_t host_count;
 };
 
 /* Builds the root, enters it and detaches the old one. The caller is alone in new user, mount and pid namespaces. */

@@ -19,13 +19,6 @@ static bool clean_absolute(const char *path) {
     return true;
 }
 
-static bool clean_relative(const char *path) {
-    if (path[0] == '\0') return true;
-    char text[sizeof((struct cell_mount *)0)->below + 1] = "/";
-    strncat(text, path, sizeof text - 2);
-    return path[0] != '/' && clean_absolute(text);
-}
-
 int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mounts, struct hc_err *err) {
     if (!terminated(spec->hostname, sizeof spec->hostname) || !terminated(spec->work_dir, sizeof spec->work_dir))
         return hc_fail(err, HC_CLASS_OURS, EINVAL, "cell: a name is not terminated");
@@ -37,8 +30,7 @@ int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mount
         return hc_fail(err, HC_CLASS_OURS, EINVAL, "cell: unknown flags %#x", spec->flags);
     for (uint32_t i = 0; i < spec->mount_count; i++) {
         const struct cell_mount *mount = &mounts[i];
-        if (!terminated(mount->path, sizeof mount->path) || !terminated(mount->below, sizeof mount->below) ||
-            !clean_absolute(mount->path) || !clean_relative(mount->below) || mount->host >= CELL_MAX_HOSTS)
+        if (!terminated(mount->path, sizeof mount->path) || !clean_absolute(mount->path) || mount->host >= CELL_MAX_HOSTS)
             return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "cell: mount %u is not well-formed", i);
     }
     return 0;

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include <stdint.h>
 
-enum { CELL_MAX_MOUNTS = 16, CELL_MAX_HOSTS = 32 };
+enum { CELL_MAX_MOUNTS = 16, CELL_MAX_HOSTS = 16 };
 
 enum cell_flags {
     CELL_WRITABLE_ROOT = 1 << 0, /* a private writable layer over the image, still in memory and limited */
@@ -17,8 +17,7 @@ enum cell_flags {
 
 struct cell_mount {
     char path[256];         /* in the cell */
-    char below[512];        /* what to mount, relative to the allowed host folder; "" for the folder itself */
-    uint32_t host;          /* the number of that folder: /host/<number> in the warden's root */
+    uint32_t host;          /* what to mount: /host/<number> in the warden's root */
     uint32_t read_only;
     uint64_t device, inode; /* of what the policy checked; anything else found there is refused */
 };

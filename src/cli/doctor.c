@@ -48,7 +48,7 @@ static int show_table(const json_t *checks)
         table_add(&table, TABLE_PLAIN, json_text(check, "detail"));
         if (remedy[0]) {
             char line[512];
-            snprintf(line, sizeof line, "to fix: %s", remedy);
+            snprintf(line, sizeof line, "%s: %s", strcmp(status, "ok") == 0 ? "better" : "to fix", remedy);
             table_add(&table, TABLE_PLAIN, "");
             table_add(&table, TABLE_PLAIN, "");
             table_add(&table, TABLE_WARN, line);
@@ -61,9 +61,12 @@ static void show_verdict(const json_t *report, const struct level *level, bool a
 {
     json_t *limits = json_object_get(report, "limits_enforced");
 
-    printf("\nAs %s. Limits that are enforced:", json_text(report, "as"));
-    for (void *at = json_object_iter(limits); at; at = json_object_iter_next(limits, at))
-        printf(" %s %s", json_object_iter_key(at), json_is_true(json_object_iter_value(at)) ? "yes" : "no");
+    printf("\nStarted as %s. Limits:", strcmp(json_text(report, "as"), "root") == 0 ? "root" : "an ordinary user");
+    for (void *at = json_object_iter(limits), *next; at; at = next) {
+        next = json_object_iter_next(limits, at);
+        printf(" %s %s%s", json_object_iter_key(at),
+               json_is_true(json_object_iter_value(at)) ? "enforced" : "not enforced", next ? "," : ".");
+    }
     printf("\n%s\n", level->exit_code == EXIT_WEAK && accepted
                          ? "Runs are weaker than they should be; the configuration allows them (isolation.allow_weak)."
                          : level->verdict);

@@ -31,18 +31,11 @@
 #define HC_MOUNT_ATTR_NOEXEC 0x8u
 #define HC_MOUNT_ATTR_IDMAP 0x00100000u
 
-#define HC_RESOLVE_NO_MAGICLINKS 0x02u
-#define HC_RESOLVE_NO_SYMLINKS 0x04u
-#define HC_RESOLVE_BENEATH 0x08u
-
 struct hc_clone_args {
     uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
 };
 struct hc_mount_attr {
     uint64_t attr_set, attr_clr, propagation, userns_fd;
-};
-struct hc_open_how {
-    uint64_t flags, mode, resolve;
 };
 
 /* A fork with namespaces: returns twice. cgroup < 0: stay in the parent's. *pidfd is written in the parent. */
@@ -63,9 +56,6 @@ static inline int hc_move_mount(int from, const char *from_path, int to, const c
 }
 static inline int hc_mount_setattr(int dir, const char *path, unsigned flags, const struct hc_mount_attr *attr) {
     return (int)syscall(442 /* mount_setattr */, dir, path, flags, attr, sizeof *attr);
-}
-static inline int hc_openat2(int dir, const char *path, const struct hc_open_how *how) {
-    return (int)syscall(437 /* openat2 */, dir, path, how, sizeof *how);
 }
 static inline int hc_close_range(unsigned first, unsigned last, unsigned flags) {
     return (int)syscall(436 /* close_range */, first, last, flags);

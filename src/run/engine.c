@@ -148,29 +148,23 @@ void hc_request_on_output(hc_request *request, hc_output_fn fn, void *data) {
 
 /* ---- the engine ---- */
 
-void engine_keeper_plan(const hc_engine *engine, const char *libexec, struct keeper_plan *plan) {
-    const struct config *config = engine->config;
-    *plan = (struct keeper_plan){.image = {.etc = config->image_etc.item,
-                                           .etc_count = config->image_etc.count,
-                                           .host = engine->hosts.item,
-                                           .host_count = engine->hosts.count,
-                                           .host_writable = engine->writable_hosts},
-                                 .uid_base = config->uid_base,
-                                 .uid_count = config->uid_count,
-                                 .libexec = libexec};
-}
-
-static int open_engine(hc_engine *engine, struct hc_err *err) {
-    int result = plan_hosts(engine->config, &engine->hosts, &engine->writable_hosts, err);
-    if (result < 0) return result;
+/* A warden sees no more of the host than the mounts of the run that it was started for. */
+static int start_warden(hc_engine *engine, const struct plan *plan, struct hc_err *err) {
     char libexec[4096];
-    result = locate_libexec(libexec, sizeof libexec, err);
+    int result = locate_libexec(libexec, sizeof libexec, err);
     if (result < 0) return result;
-    engine->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (engine->cancel < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "making an eventfd");
-    struct keeper_plan plan;
-    engine_keeper_plan(engine, libexec, &plan);
-    return keeper_start(&plan, &engine->keeper, err);
+    const struct config *config = engine->config;
+    struct keeper_plan start = {.image = {.etc = config->image_etc.item, .etc_count = config->image_etc.count},
+                                .uid_base = config->uid_base,
+                                .uid_count = config->uid_count,
+                                .libexec = libexec};
+    if (plan) {
+        start.image.host = plan->hosts.item;
+        start.image.host_writable = plan->host_writable;
+        start.image.host_count = plan->hosts.count;
+    }
+    engine->greeted = false;
+    return keeper_start(&start, &engine->keeper, err);
 }
 
 int hc_engine_open(const hc_config *config, hc_engine **out, hc_error **error) {
@@ -182,7 +176,11 @@ int hc_engine_open(const hc_config *config, hc_engine **out, hc_error **error) {
     }
     engine->config = config->config;
     engine->cancel = engine->keeper.socket = -1;
-    if (open_engine(engine, &err) < 0) {
+    engine->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine->cancel < 0) hc_fail_errno(&err, HC_CLASS_HOST, errno, "making an eventfd");
+    /* Where mounts are possible, what the warden is to see is known only with the request. */
+    bool mounts = engine->config->read_paths.count || engine->config->write_paths.count;
+    if (engine->cancel < 0 || (!mounts && start_warden(engine, NULL, &err) < 0)) {
         hc_engine_close(engine);
         return engine_give_error(error, &err);
     }
@@ -194,7 +192,6 @@ void hc_engine_close(hc_engine *engine) {
     if (!engine) return;
     keeper_stop(&engine->keeper);
     hc_close(engine->cancel);
-    words_release(&engine->hosts);
     free(engine);
 }
 
@@ -208,6 +205,8 @@ void hc_engine_cancel(hc_engine *engine) {
 /* The warden's greeting, or why there is none. */
 int engine_greet(hc_engine *engine, struct hc_err *err) {
     if (engine->greeted) return 0;
+    int result = engine->keeper.pid ? 0 : start_warden(engine, NULL, err);
+    if (result < 0) return result;
     struct warden_message message;
     size_t count = 0;
     ssize_t size;
@@ -253,15 +252,23 @@ static void fill_timing(struct result *result, uint64_t begun) {
     result->prepare_us = started > begun ? started - begun : 0;
 }
 
+/* The warden that a plan needs: a running one will do for a run without mounts. */
+static int provide_warden(hc_engine *engine, const struct plan *plan, struct hc_err *err) {
+    if (engine->keeper.pid && !plan->hosts.count) return 0;
+    keeper_stop(&engine->keeper);
+    return start_warden(engine, plan, err);
+}
+
 static int run(hc_engine *engine, const hc_request *request, hc_result *out, struct hc_err *err) {
     uint64_t begun = now_us(CLOCK_MONOTONIC);
     struct result *result = &out->result;
     result->created_at = (int64_t)now_us(CLOCK_REALTIME);
     struct plan plan;
-    int status = plan_make(engine->config, request->request, &engine->hosts, &plan, err);
+    int status = plan_make(engine->config, request->request, &plan, err);
     if (status < 0) return status;
     status = result_id(result->id, sizeof result->id, result->created_at);
     if (status < 0) hc_fail_errno(err, HC_CLASS_HOST, -status, "making an id");
+    if (status == 0) status = provide_warden(engine, &plan, err);
     if (status == 0) status = engine_greet(engine, err);
     if (status == 0) status = check_isolation(engine, request->request, err);
     if (status == 0) {

@@ -8,8 +8,6 @@
 
 struct hc_engine {
     const struct config *config;
-    struct words hosts;
-    size_t writable_hosts;
     struct keeper keeper;
     int cancel;
     bool greeted;
@@ -22,6 +20,5 @@ const struct config *engine_config(const hc_config *config);
 int engine_give_error(hc_error **out, const struct hc_err *err); /* -err->code */
 /* Wait for the warden's greeting: engine->isolation and the rest hold after it. */
 int engine_greet(hc_engine *engine, struct hc_err *err);
-void engine_keeper_plan(const hc_engine *engine, const char *libexec, struct keeper_plan *plan);
 
 #endif

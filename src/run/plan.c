@@ -21,60 +21,33 @@ static int no_memory(struct hc_err *err) { return hc_fail(err, HC_CLASS_OURS, EN
 
 /* ---- host folders ---- */
 
-static int add_hosts(const struct words *paths, struct words *hosts, struct hc_err *err) {
-    for (size_t i = 0; i < paths->count; i++) {
-        hc_cleanup_free char *canonical = realpath(paths->item[i], NULL);
-        if (!canonical) continue; /* what is not there cannot be asked for; policy_open says so when it is */
-        if (words_add(hosts, canonical) < 0) return no_memory(err);
-    }
+static int place_mount(struct plan *plan, const struct policy_mount *checked, struct hc_err *err) {
+    struct stat st;
+    if (fstat(checked->fd, &st) < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "looking at %s", checked->host);
+    uint32_t index = plan->cell.mount_count;
+    struct cell_mount *mount = &plan->mounts[index];
+    if (words_add(&plan->hosts, checked->host) < 0) return no_memory(err);
+    snprintf(mount->path, sizeof mount->path, "%s", checked->path);
+    mount->host = index;
+    mount->read_only = checked->read_only;
+    mount->device = st.st_dev;
+    mount->inode = st.st_ino;
+    plan->host_writable[index] = !checked->read_only;
+    plan->cell.mount_count++;
     return 0;
 }
 
-int plan_hosts(const struct config *config, struct words *hosts, size_t *writable, struct hc_err *err) {
-    int result = add_hosts(&config->write_paths, hosts, err);
-    *writable = hosts->count;
-    if (result == 0) result = add_hosts(&config->read_paths, hosts, err);
-    if (result == 0 && hosts->count > CELL_MAX_HOSTS) {
-        result = hc_fail(err, HC_CLASS_REQUEST, E2BIG, "%zu allowed mount paths; at most %d are possible", hosts->count, CELL_MAX_HOSTS);
-        hc_err_field(err, "mounts.allowed_read_paths");
-    }
-    return result;
-}
-
-/* Which allowed folder a checked path lies in, and what remains of it. */
-static int place_mount(const struct words *hosts, const struct policy_mount *checked, struct cell_mount *mount, struct hc_err *err) {
-    struct stat st;
-    if (fstat(checked->fd, &st) < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "looking at %s", checked->host);
-    for (size_t i = 0; i < hosts->count; i++) {
-        size_t length = strlen(hosts->item[i]);
-        if (strncmp(checked->host, hosts->item[i], length) != 0) continue;
-        const char *rest = checked->host + length;
-        if (*rest != '\0' && *rest != '/' && hosts->item[i][length - 1] != '/') continue;
-        rest += strspn(rest, "/");
-        if (strlen(rest) >= sizeof mount->below) break;
-        snprintf(mount->below, sizeof mount->below, "%.511s", rest);
-        snprintf(mount->path, sizeof mount->path, "%s", checked->path);
-        mount->host = (uint32_t)i;
-        mount->read_only = checked->read_only;
-        mount->device = st.st_dev;
-        mount->inode = st.st_ino;
-        return 0;
-    }
-    return hc_fail(err, HC_CLASS_REQUEST, EACCES, "%s lies in no allowed folder", checked->host);
-}
-
-static int plan_mounts(const struct config *config, const struct words *hosts, struct plan *plan, struct hc_err *err) {
+static int plan_mounts(const struct config *config, struct plan *plan, struct hc_err *err) {
     const struct request *request = plan->request;
     for (size_t i = 0; i < request->mount_count; i++) {
         struct policy_mount *checked = calloc(1, sizeof *checked);
         if (!checked) return no_memory(err);
         checked->fd = -1;
         int result = policy_open(config, &request->mounts[i], checked, err);
-        if (result == 0) result = place_mount(hosts, checked, &plan->mounts[i], err);
+        if (result == 0) result = place_mount(plan, checked, err);
         hc_close(checked->fd);
         free(checked);
         if (result < 0) return result;
-        plan->cell.mount_count++;
     }
     return 0;
 }
@@ -315,15 +288,14 @@ static int check_what(const struct request *request, struct hc_err *err) {
     return 0;
 }
 
-int plan_make(const struct config *config, const struct request *request, const struct words *hosts, struct plan *plan,
-              struct hc_err *err) {
+int plan_make(const struct config *config, const struct request *request, struct plan *plan, struct hc_err *err) {
     memset(plan, 0, sizeof *plan);
     plan->files = -1;
     plan->request = request;
     int result = check_what(request, err);
     if (result == 0) result = plan_cell(config, plan, err);
     if (result == 0 && request->command.count == 0) result = choose_language(config, plan, err);
-    if (result == 0) result = plan_mounts(config, hosts, plan, err);
+    if (result == 0) result = plan_mounts(config, plan, err);
     if (result == 0) result = plan_stages(config, plan, err);
     if (result == 0) result = plan_files(plan, request->has_code ? plan->entry : NULL, err);
     if (result == 0) result = plan_env(plan, err);
@@ -336,6 +308,7 @@ void plan_release(struct plan *plan) {
     for (size_t i = 0; i < plan->stage_count; i++) words_release(&plan->stages[i].argv);
     free(plan->stages);
     words_release(&plan->env);
+    words_release(&plan->hosts);
     hc_close(plan->files);
     language_free(plan->language);
     free(plan->entry);

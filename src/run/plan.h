@@ -19,6 +19,8 @@ struct plan_stage {
 struct plan {
     struct cell_spec cell;
     struct cell_mount mounts[CELL_MAX_MOUNTS]; /* cell.mount_count of them */
+    struct words hosts;   /* what is mounted there: canonical paths, in the same order */
+    bool host_writable[CELL_MAX_MOUNTS];
     struct plan_stage *stages;
     size_t stage_count;
     struct words env;     /* of every stage */
@@ -29,12 +31,7 @@ struct plan {
     const struct request *request; /* not owned */
 };
 
-/* The host folders that a cell may be given: canonical paths of the configuration's allow-lists, the first *writable of them from the list for
- * writing. */
-int plan_hosts(const struct config *config, struct words *hosts, size_t *writable, struct hc_err *err);
-
-int plan_make(const struct config *config, const struct request *request, const struct words *hosts, struct plan *plan,
-              struct hc_err *err);
+int plan_make(const struct config *config, const struct request *request, struct plan *plan, struct hc_err *err);
 void plan_release(struct plan *plan);
 /* The limits in the warden's words. */
 void plan_job_limits(const struct limits *limits, struct job_limits *out);

@@ -36,7 +36,6 @@ static int map_namespace(uid_t from_uid, gid_t from_gid, uint64_t to_uid, uint64
 
 static int open_host(const char *path, bool writable, const struct uid_plan *uids, struct hc_err *err) {
     hc_cleanup_fd int tree = hc_open_tree(AT_FDCWD, path, HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
-    if (tree < 0 && errno == ENOENT) return -1;
     struct stat st;
     if (tree < 0 || fstat(tree, &st) < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening %s", path);
     if (!writable || (st.st_uid != 0 && st.st_gid != 0)) {
@@ -53,8 +52,8 @@ static int open_host(const char *path, bool writable, const struct uid_plan *uid
 
 int hosts_open(const struct image_plan *plan, const struct uid_plan *uids, int *fds, struct hc_err *err) {
     for (size_t i = 0; i < plan->host_count; i++) {
-        fds[i] = open_host(plan->host[i], i < plan->host_writable, uids, err);
-        if (fds[i] < -1) return fds[i];
+        fds[i] = open_host(plan->host[i], plan->host_writable[i], uids, err);
+        if (fds[i] < 0) return fds[i];
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * Host folders that the operator allows to be mounted, as real root can hand them down: detached, read-only where they are allowed for reading alone, and with the
+ * Host folders that are to be mounted into cells, as real root can hand them down: detached, read-only where they are allowed for reading alone, and with the
  * owner of each folder shown as the guest (an idmapped mount), so that what is allowed is also usable. The host's root is shown as the guest
  * only where nothing can be written: otherwise a guest could leave programs behind that run as root.
  */
@@ -9,8 +9,7 @@
 #include "cell/image.h"
 #include "warden/uids.h"
 
-/* Fills fds[i] for each of plan->host with a detached mount, or -1: then the image binds it by path. Only for real root; a folder that is
- * not there is -1. */
+/* Fills fds[i] for each of plan->host with a detached mount. Only for real root; for others the image binds by path. */
 int hosts_open(const struct image_plan *plan, const struct uid_plan *uids, int *fds, struct hc_err *err);
 
 #endif

@@ -148,6 +148,9 @@ static void leave_client(struct start *start) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    /* A caller's real-time priority is not for guests, nor can such a process join a CPU group. */
+    struct sched_param ordinary = {0};
+    if (sched_getscheduler(0) != SCHED_OTHER) sched_setscheduler(0, SCHED_OTHER, &ordinary);
     if (chdir("/") < 0) _exit(125);
 }
 
