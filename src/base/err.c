@@ -3,6 +3,7 @@
  * outside. What always holds: nothing here allocates, takes a lock or touches errno, so that every function may be
  * called between a clone and an exec; text that does not fit is cut at a character border and never overflows.
  */
+#define HC_BASE_ERR_C
 #include "base/err.h"
 #include <errno.h>
 #include <stdio.h>

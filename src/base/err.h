@@ -50,4 +50,17 @@ int hc_err_remedy(struct hc_err *err, const char *format, ...) __attribute__((fo
 int hc_err_context(struct hc_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void hc_err_clear(struct hc_err *err);
 
+/* clang's analyzer looks at one file at a time: tell it that a failure is always negative. */
+#if defined(__clang_analyzer__) && !defined(HC_BASE_ERR_C)
+#define HC_IS_NEGATIVE(call)                                                                                           \
+    ({                                                                                                                 \
+        int hc_status = (call);                                                                                        \
+        if (hc_status >= 0)                                                                                            \
+            __builtin_unreachable();                                                                                   \
+        hc_status;                                                                                                     \
+    })
+#define hc_fail(...) HC_IS_NEGATIVE(hc_fail(__VA_ARGS__))
+#define hc_fail_errno(...) HC_IS_NEGATIVE(hc_fail_errno(__VA_ARGS__))
+#endif
+
 #endif
