@@ -152,6 +152,17 @@ def processes_with(word):
     return found
 
 
+def guests_with(word):
+    """The same, only programs that a cell has exec'ed: `word` is on the command line of the hotcell that was asked to as well."""
+    return [pid for pid in processes_with(word) if command_line(pid)[0] in (b"/bin/sh", b"sh")]
+
+
+def command_line(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return [b""]
+
+
 def start_time(pid):
     """The kernel's own stamp of when a process began, so that a pid is not taken for another's; None when it is gone or a zombie."""
     try:
@@ -206,6 +217,27 @@ def limit_in_force(pid, version2, version1, slot):
             folder = folder.parent
     numbers = [int(value[0]) for value in values if value[0].lstrip("-").isdigit()]
     return min((number for number in numbers if number >= 0), default=None)
+
+
+def throttled(pid):
+    """How often the kernel made a process's groups wait for their quota to be filled again."""
+    mounts, count = cgroup_mounts(), 0
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        hierarchy = next((name for name in names.split(",") if name in mounts), None)
+        if hierarchy is None:
+            continue
+        for part in (pathlib.Path(path), *pathlib.Path(path).parents):
+            with contextlib.suppress(OSError):
+                stat = (mounts[hierarchy] / str(part).lstrip("/") / "cpu.stat").read_text().split()
+                count += int(dict(zip(stat[::2], stat[1::2])).get("nr_throttled", 0))
+    return count
+
+
+def cpu_seconds(pid):
+    """The CPU time of one process, children left out."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def until(condition, within=5.0, every=0.01):

@@ -8,6 +8,7 @@ import ctypes
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import time
@@ -92,7 +93,7 @@ def ended(watch, *arguments, word=None):
     return run
 
 
-LINGER = "sleep 1000 {0} & (setsid sleep 1000 {0} &) ; sleep 0.2; "
+LINGER = "sh -c 'sleep 1000; :' {0} & (setsid sh -c 'sleep 1000; :' {0} &) ; sleep 0.2; "
 
 
 @essential
@@ -114,7 +115,7 @@ def test_nothing_is_left_after_each_kind_of_end(watch, script, options, status):
 @pytest.mark.skipif("memory" not in cells.controllers(), reason="this machine has no memory controller")
 def test_nothing_is_left_after_oom(watch):
     word = cells.token()
-    run = ended(watch, "--memory", "32m", "--", "/bin/sh", "-c", LINGER.format(word) + "head -c 80m /dev/zero | tail -c 1", word=word)
+    run = ended(watch, "--memory", "32m", "--", "/bin/sh", "-c", LINGER.format(word) + "head -c 80m /dev/zero >/tmp/x", word=word)
     assert run.status == "oom", run
 
 
@@ -127,7 +128,9 @@ def started(watch, *options, script=""):
     """A hotcell whose guest is certainly running, with the processes that belong to it."""
     word = cells.token()
     process = watch.start(*options, "--", "/bin/sh", "-c", LINGER.format(word) + script + "sleep 1000")
-    assert cells.until(lambda: len(cells.processes_with(word)) >= 4, within=10), "the guest did not start"
+    if not cells.until(lambda: len(cells.guests_with(word)) >= 3, within=10):
+        process.kill()
+        raise AssertionError(f"the guest did not start: {process.communicate()}")
     return process, cells.tree_of(process.pid), word
 
 
@@ -175,7 +178,8 @@ def test_nothing_is_left_after_kill_9_of_a_part(watch, name):
     os.kill(part[0], signal.SIGKILL)
     run = cells.finish(process, begin)
     assert run.seconds < 3 * SLOW
-    assert run.exit == 125, run
+    # When init goes, the kernel kills the program with it, and that is what its exit status then says.
+    assert run.exit in ((125,) if name == "hotcell-warden" else (125, 137)), run
     watch.assert_clean(process.pid, tree, word)
 
 
@@ -243,8 +247,8 @@ def test_many_runs_at_a_time_do_not_disturb_each_other(watch):
 
 def groups_of_any(pids):
     paths = (path for folder in set(cells.cgroup_mounts().values()) for path, _, _ in os.walk(folder))
-    names = ((path, pathlib.Path(path).name.split("-")) for path in paths)
-    return [path for path, parts in names if parts[0] == "hotcell" and len(parts) == 3 and int(parts[1]) in pids]
+    owned = ((path, re.match(r"hotcell-(\d+)-", os.path.basename(path))) for path in paths)
+    return [path for path, owner in owned if owner and int(owner[1]) in pids]
 
 
 def test_a_thousand_runs_leave_no_trace(watch):
