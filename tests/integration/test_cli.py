@@ -337,7 +337,7 @@ def test_memory_line_says_what_to_change():
 @essential
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)])
 def test_signal_ends_the_whole_cell(number, code):
-    program = "import os, time\nif os.fork() == 0: os.setsid()\nprint('up', flush=True)\ntime.sleep(60)"
+    program = "import os, time\nif os.fork() == 0: os.setsid()\nelse: print('up', flush=True)\ntime.sleep(60)"
     with start("-c", program) as process:
         assert process.stdout.readline() == b"up\n"
         tree = cells.tree_of(process.pid)
