@@ -62,7 +62,7 @@ int files_missing(const char *path, struct hc_err *err);
 int collect_open(const char *folder, struct hc_err *err);
 /* Write one file at a path that nobody vouches for. 0 or -errno: -EINVAL for a path that leaves the folder, -ENOTDIR or
  * -ELOOP for one that goes through a link, -EEXIST for a file that is there, unless force. */
-int collect_file(int folder, const char *path, const char *content, size_t length, bool force);
+int collect_file(int root, const char *path, const char *content, size_t length, bool force);
 /* Write every collected file below the folder. Each that cannot be written gets a message; the first's -errno is
  * returned. */
 int collect_write(int folder, const hc_result *result, bool force, bool verbose);
