@@ -9,18 +9,18 @@
 
 struct language_stage {
     bool present;
-    struct words command;  /* with placeholders such as {entry}; see language_expand */
-    struct limits limits;  /* compile only: its own timeout, memory, … */
+    struct words command; /* with placeholders such as {entry}; see language_expand */
+    struct limits limits; /* compile only: its own timeout, memory, … */
 };
 
 struct language {
-    char *name, *title, *package, *file; /* file: the name that code given as text gets, "main.py" */
+    char *name, *title, *package, *file;     /* file: the name that code given as text gets, "main.py" */
     struct words aliases, extensions, needs; /* needs: absolute paths that must be executable or readable */
     struct words version_command;
-    char *version_pattern;  /* POSIX extended regular expression; its first group is the version */
+    char *version_pattern; /* POSIX extended regular expression; its first group is the version */
     struct language_stage compile, run;
-    struct words env;       /* "K=V" */
-    char *source;           /* the TOML file it came from */
+    struct words env; /* "K=V" */
+    char *source;     /* the TOML file it came from */
 };
 
 struct languages; /* all of them */
