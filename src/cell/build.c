@@ -9,26 +9,27 @@
  * The mounts are made below /cell in the child's own copy of the warden's root (image.h), so their sources are right beside it; pivot_root
  * and a detach then leave nothing of that root.
  *
- * The cgroup namespace is unshared by the child and not by the clone: clone3 would root it at the warden's group.
+ * The cgroup namespace is unshared by the child and not by the clone: clone3 would root it at the warden's group. The network namespace, which is
+ * most of what a clone costs, may have been made beforehand (net.c): then the warden steps into it and the cell
+ * inherits it. It belongs to the warden's user namespace in that case, so that the cell has even less to say about it. The warden stays there, for it
+ * may not go back to the host's; it has no socket of that network, and every later cell gets a namespace of its own by its clone.
  */
 #include "cell/cell.h"
 
 #include "base/fd.h"
 #include "cell/child.h"
+#include "cell/net.h"
 #include "kernel/caps.h"
 #include "kernel/sys.h"
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #define ROOT "/cell"
@@ -43,6 +44,7 @@ struct build {
     int report;
     int init;
     uid_t uid;  /* of init, in the cell */
+    bool net_made; /* the network namespace was made beforehand, its loopback up */
 };
 
 static int join_group(void *plan, struct hc_err *err) { return cgroup_join(((struct build *)plan)->group, err); }
@@ -68,11 +70,8 @@ static int own_names(void *plan, struct hc_err *err) {
 }
 
 static int raise_loopback(void *plan, struct hc_err *err) {
-    (void)plan;
-    hc_cleanup_fd int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "lo");
-    return 0;
+    struct build *build = plan;
+    return build->net_made ? 0 : net_raise_loopback(err);
 }
 
 /* ---- mounts ---- */
@@ -471,7 +470,9 @@ static int start_child(const struct cell_host *host, struct cell *cell, int *go,
                           .report = report[1],
                           .init = host->init_fd,
                           .uid = host->many_uids ? 0 : GUEST_UID};
-    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+    build.net_made = host->spare_net >= 0 && setns(host->spare_net, CLONE_NEWNET) == 0;
+    if (!build.net_made) flags |= CLONE_NEWNET;
     cell->pid = hc_clone(flags, cgroup_clone_fd(&cell->group), &cell->pidfd);
     if (cell->pid == 0) {
         close(gate[1]);

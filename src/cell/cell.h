@@ -18,6 +18,7 @@ struct cell_host {
     struct cgroup_base cgroups;
     int init_fd;       /* hotcell-init, opened for reading */
     int pid_namespace; /* the warden's own */
+    int spare_net;     /* a network namespace that was made while something else was done, for the next cell; or -1 */
     bool many_uids;    /* a range is mapped: each cell has two uids of its own. Otherwise there is one for everything */
     bool may_setgroups;
     bool landlock;     /* the kernel has it */

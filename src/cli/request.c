@@ -53,7 +53,8 @@ static int add_env(hc_request *request, const char *text, struct hc_err *err)
 /* HOST:PATH[:ro|rw]. HOST may hold colons: PATH begins with '/', and the mode is one of two words. */
 static int add_mount(hc_request *request, const char *text, struct hc_err *err)
 {
-    hc_cleanup_free char *spec = strdup(text), *folder = NULL;
+    hc_cleanup_free char *spec = strdup(text);
+    hc_cleanup_free char *folder = NULL;
     hc_error *error = NULL;
     int read_only = 1;
 

@@ -10,6 +10,7 @@
 #include "warden/keeper.h"
 
 #include "base/fd.h"
+#include "cell/net.h"
 #include "kernel/cgroup.h"
 #include "kernel/sys.h"
 #include "warden/hosts.h"
@@ -70,7 +71,7 @@ static void report(int socket, const struct hc_err *err) {
     hc_send_fds(socket, &message, sizeof message, NULL, 0);
 }
 
-static int send_setup(const struct start *start, struct hc_err *err) {
+static int send_setup(const struct start *start, int spare_net, struct hc_err *err) {
     struct warden_message message = {.protocol = WARDEN_PROTOCOL, .type = WARDEN_SETUP};
     message.setup.cgroup_mode = start->cgroups.mode;
     message.setup.cgroup_controllers = start->cgroups.controllers;
@@ -79,8 +80,10 @@ static int send_setup(const struct start *start, struct hc_err *err) {
     /* Not an error: what HELLO tells the client about limits that cannot be held here. */
     snprintf(message.err.message, sizeof message.err.message, "%s", start->cgroups.why);
     snprintf(message.err.remedy, sizeof message.err.remedy, "%s", start->cgroups.remedy);
-    int fds[1 + CGROUP_SLOTS] = {start->init};
+    int fds[2 + CGROUP_SLOTS] = {start->init};
     size_t count = 1;
+    if (spare_net >= 0) fds[count++] = spare_net;
+    message.setup.spare_net = spare_net >= 0;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
         if (start->cgroups.dir[slot] < 0) continue;
         message.setup.cgroup_slots |= 1u << slot;
@@ -104,16 +107,19 @@ static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err) {
     }
     int code = errno, result = 0;
     hc_close(gate[0]);
-    hc_close(pidfd);
     if (*pid < 0) {
         hc_fail_errno(err, HC_CLASS_HOST, code, "making a user namespace");
         result = hc_err_remedy(err, "allow them: sysctl -w user.max_user_namespaces=10000 (and, on some systems, "
                                     "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0)");
     }
     if (result == 0) result = uids_map(&start->uids, *pid, err);
-    if (result == 0) result = send_setup(start, err);
     if (result == 0) result = hc_write_all(gate[1], "g", 1);
     hc_close(gate[1]); /* without its byte the child ends by itself */
+    if (result == 0) {
+        hc_cleanup_fd int spare_net = net_make(pidfd);
+        result = send_setup(start, spare_net, err);
+    }
+    hc_close(pidfd);
     return result;
 }
 

@@ -88,6 +88,7 @@ static int receive_setup(struct warden *warden, struct hc_err *err) {
     base->controllers = message.setup.cgroup_controllers;
     warden->host.init_fd = fds[0];
     size_t next = 1;
+    warden->host.spare_net = message.setup.spare_net && next < count ? fds[next++] : -1;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++)
         if (message.setup.cgroup_slots & 1u << slot && next < count) base->dir[slot] = fds[next++];
     warden->host.many_uids = message.setup.many_uids;

@@ -84,7 +84,8 @@ struct job_facts {
 struct warden_setup {
     uint32_t cgroup_mode;        /* enum cgroup_mode */
     uint32_t cgroup_controllers; /* enum cgroup_controller */
-    uint32_t cgroup_slots;       /* bit n: a folder fd for slot n follows init's */
+    uint32_t spare_net;          /* an fd of a network namespace for the first cell follows init's */
+    uint32_t cgroup_slots;       /* bit n: a folder fd for slot n follows */
     uint32_t many_uids;          /* 0: one uid is all there is */
     uint32_t may_setgroups;
 };

@@ -154,6 +154,7 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     unsigned slot = free_slot(warden);
     result = cell_begin(&warden->host, spec, mounts, slot, name, &cell->cell, err);
     if (cell->cell.pid == 0) return result;
+    warden->host.spare_net = hc_close(warden->host.spare_net); /* it is that cell's now */
     cell->next = warden->cells;
     warden->cells = cell;
     cell->report_watch = hc_loop_watch(warden->loop, cell->cell.report, EPOLLIN, on_built, cell);
