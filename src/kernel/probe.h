@@ -1,8 +1,26 @@
-/* What this kernel gives us, by trying. Each probe runs in a child of its own and leaves nothing behind. */
+/* What this kernel gives us, by trying: for the doctor. Each probe leaves nothing behind. */
 #ifndef HC_KERNEL_PROBE_H
 #define HC_KERNEL_PROBE_H
 
-/* Try to make a namespace of this kind (a CLONE_NEW* flag) as we would for a cell, inside a new user namespace. 0 or -errno. */
-int hc_probe_namespace(int flag);
+#include "base/err.h"
+#include <stddef.h>
+
+struct probe_namespace {
+    const char *name; /* "pid namespace" */
+    const char *what; /* what it gives a cell */
+    int flag;         /* CLONE_NEW*, besides CLONE_NEWUSER */
+};
+
+extern const struct probe_namespace probe_namespaces[];
+extern const size_t probe_namespace_count;
+
+/* Make a namespace of this kind, in a child, as we would for a cell: inside a new user namespace. 0 or -errno. */
+int probe_namespace(const struct probe_namespace *kind);
+/* The ABI version of Landlock, 0 when there is none. */
+int probe_landlock(void);
+/* 0 when seccomp filters with the actions that ours uses are there. */
+int probe_seccomp(struct hc_err *err);
+/* "none", "v1", "hybrid", "v2" for the mode in a warden's greeting. */
+const char *probe_cgroup_word(unsigned mode);
 
 #endif

@@ -43,6 +43,7 @@ struct drive {
     const struct drive_options *options;
     struct result *result;
     struct stream *streams;
+    struct capture (*captures)[2]; /* of each stage, stdout and stderr: a pipe may still be draining when the next stage starts */
     struct feed feed;
     bool feeding, cancelled, collecting, destroyed, gone, ended;
     size_t stage; /* the current one */
@@ -194,17 +195,15 @@ static void start_stage(struct drive *drive) {
     snprintf(record->name, sizeof record->name, "%s", stage->name);
     record->compile = stage->compile;
     record->limits = stage->limits;
-    capture_release(&drive->result->out);
-    capture_release(&drive->result->err);
-    capture_init(&drive->result->out, stage->limits.value[LIMIT_OUTPUT]);
-    capture_init(&drive->result->err, stage->limits.value[LIMIT_OUTPUT]);
+    struct capture *captures = drive->captures[drive->stage];
+    for (int i = 0; i < 2; i++) capture_init(&captures[i], stage->limits.value[LIMIT_OUTPUT]);
 
     int fds[5] = {-1, -1, -1, -1, -1};
-    int result = open_stream(drive, &drive->result->err, 2, drive->stage, &fds[2]);
+    int result = open_stream(drive, &captures[1], 2, drive->stage, &fds[2]);
     if (result == 0 && stage->compile)
         result = (fds[1] = fcntl(fds[2], F_DUPFD_CLOEXEC, 3)) < 0 ? -errno : 0;
     else if (result == 0)
-        result = open_stream(drive, &drive->result->out, 1, drive->stage, &fds[1]);
+        result = open_stream(drive, &captures[0], 1, drive->stage, &fds[1]);
     if (result == 0) result = fds[0] = open_input(drive, stage);
     if (result >= 0) result = fds[3] = argument_block(drive->plan->cell.work_dir, &stage->argv, &drive->plan->env);
     struct warden_message message = {.type = WARDEN_JOB_START, .job = drive->stage};
@@ -317,7 +316,8 @@ static void on_cancel(struct hc_loop *loop, int fd, uint32_t events, void *data)
 static int begin(struct drive *drive) {
     drive->loop = hc_loop_new();
     drive->result->stages = calloc(drive->plan->stage_count, sizeof *drive->result->stages);
-    if (!drive->loop || !drive->result->stages) return -ENOMEM;
+    drive->captures = calloc(drive->plan->stage_count, sizeof *drive->captures);
+    if (!drive->loop || !drive->result->stages || !drive->captures) return -ENOMEM;
     drive->warden_watch = hc_loop_watch(drive->loop, drive->warden, EPOLLIN, on_warden, drive);
     if (!drive->warden_watch) return -errno;
     if (drive->options->cancel >= 0) {
@@ -343,6 +343,16 @@ static void finish(struct drive *drive) {
     hc_watch_remove(drive->warden_watch);
     hc_watch_remove(drive->cancel_watch);
     hc_loop_free(drive->loop);
+    for (size_t i = 0; drive->captures && i < result->stage_count; i++) {
+        if (i + 1 < result->stage_count) {
+            result->stages[i].output = drive->captures[i][1];
+            capture_release(&drive->captures[i][0]);
+        } else {
+            result->out = drive->captures[i][0];
+            result->err = drive->captures[i][1];
+        }
+    }
+    free(drive->captures);
     if (drive->collecting) {
         uint64_t spoiled = result->files_skipped;
         if (collected_finish(&drive->collected, result, NULL) < 0) spoiled++;

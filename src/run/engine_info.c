@@ -1,19 +1,15 @@
 /* About this machine: what the doctor found, and which languages there are. Both as JSON, from which the command line makes its tables. */
 #include "run/engine.h"
 
-#include "base/fd.h"
-#include "kernel/cgroup.h"
-#include "kernel/landlock.h"
 #include "kernel/probe.h"
-#include "kernel/seccomp.h"
-#include "kernel/sys.h"
 #include "run/isolation.h"
 #include "run/language.h"
-#include "run/locate.h"
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- languages ---- */
 
@@ -59,31 +55,18 @@ static void add_check(json_t *checks, const char *name, const char *status, cons
     json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s}", "name", name, "status", status, "detail", detail, "remedy", remedy));
 }
 
-static bool check_namespaces(json_t *checks) {
-    static const struct {
-        const char *name, *what;
-        int flag;
-    } kinds[] = {{"user namespace", "own uids, no power over the host's", 0},
-                 {"mount namespace", "own file system tree", CLONE_NEWNS},
-                 {"pid namespace", "own processes", CLONE_NEWPID},
-                 {"net namespace", "no network but its own loopback", CLONE_NEWNET},
-                 {"ipc namespace", "own message queues and shared memory", CLONE_NEWIPC},
-                 {"uts namespace", "own host name", CLONE_NEWUTS},
-                 {"cgroup namespace", "the host's groups are not shown", CLONE_NEWCGROUP}};
-    bool all = true;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        int result = hc_probe_namespace(kinds[i].flag);
-        all = all && result == 0;
-        add_check(checks, kinds[i].name, result == 0 ? "ok" : "missing", result == 0 ? kinds[i].what : strerror(-result),
+static void check_namespaces(json_t *checks) {
+    for (size_t i = 0; i < probe_namespace_count; i++) {
+        int result = probe_namespace(&probe_namespaces[i]);
+        add_check(checks, probe_namespaces[i].name, result == 0 ? "ok" : "missing", result == 0 ? probe_namespaces[i].what : strerror(-result),
                   result == 0 ? "" : "sysctl -w user.max_user_namespaces=10000 (and on some systems kernel.unprivileged_userns_clone=1 or "
                                      "kernel.apparmor_restrict_unprivileged_userns=0)");
     }
-    return all;
 }
 
 static void check_groups(json_t *checks, const hc_engine *engine) {
-    add_check(checks, "control groups", engine->cgroup_mode == CGROUP_NONE ? "missing" : "ok", cgroup_mode_word(engine->cgroup_mode),
-              engine->cgroup_mode == CGROUP_NONE ? engine->remedy : "");
+    bool groups = engine->isolation & (ISOLATION_MEMORY | ISOLATION_CPU | ISOLATION_PIDS);
+    add_check(checks, "control groups", groups ? "ok" : "weak", probe_cgroup_word(engine->cgroup_mode), groups ? "" : engine->remedy);
     static const struct {
         const char *name, *what;
         uint32_t bit;
@@ -100,10 +83,10 @@ static void check_groups(json_t *checks, const hc_engine *engine) {
 static void check_kernel(json_t *checks) {
     char text[96];
     struct hc_err err = {0};
-    bool seccomp = hc_seccomp_probe(&err) == 0;
+    bool seccomp = probe_seccomp(&err) == 0;
     add_check(checks, "seccomp", seccomp ? "ok" : "missing", seccomp ? "system call allow-list" : err.message,
               seccomp ? "" : "use a kernel with CONFIG_SECCOMP_FILTER");
-    int abi = hc_landlock_abi();
+    int abi = probe_landlock();
     snprintf(text, sizeof text, "ABI %d%s", abi, abi >= 6 ? ", files, signals and abstract sockets" : ", files");
     add_check(checks, "landlock", abi ? "ok" : "weak", abi ? text : "this kernel has none, or it is not switched on",
               abi ? "" : "boot with landlock in the lsm= parameter (Linux 5.13 or newer)");

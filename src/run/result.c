@@ -187,6 +187,8 @@ void result_release(struct result *result)
         free(result->files[i].content.data);
     }
     free(result->files);
+    for (size_t i = 0; i < result->stage_count; i++)
+        capture_release(&result->stages[i].output);
     free(result->stages);
     capture_release(&result->out);
     capture_release(&result->err);

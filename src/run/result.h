@@ -33,6 +33,7 @@ struct run_stage {
     struct limits limits;   /* what was in force */
     struct job_facts facts; /* warden/proto.h */
     struct hc_err err;      /* why it could not start; class NONE otherwise */
+    struct capture output;  /* of a compile stage that a later stage followed: its warnings */
 };
 
 struct result_file {

@@ -136,6 +136,24 @@ static json_t *signal_or_null(int signal)
     return signal != 0 ? json_integer(signal) : json_null();
 }
 
+/* What a compiler had to say about a program that it accepted. */
+static void put_stage_output(struct writer *object, const struct run_stage *stage)
+{
+    size_t length = 0;
+    if (stage->output.total == 0)
+        return;
+    hc_cleanup_free char *bytes = capture_text(&stage->output, &length);
+    if (!bytes) {
+        object->failed = true;
+        return;
+    }
+    json_t *text = hc_json_text(bytes, length);
+    if (text)
+        put(object, "output", text);
+    else
+        put(object, "output_base64", base64(bytes, length));
+}
+
 static json_t *stages_of(const struct result *result)
 {
     json_t *list = json_array();
@@ -149,6 +167,7 @@ static json_t *stages_of(const struct result *result)
         put(&object, "signal", signal_or_null(stage->signal));
         put(&object, "usage", usage_of(&stage->facts));
         put(&object, "limits", limits_of(&stage->limits));
+        put_stage_output(&object, stage);
         if (json_array_append_new(list, object_end(&object)) != 0) {
             json_decref(list);
             return NULL;
