@@ -7,8 +7,8 @@
  *     hc_request_set(request, "code", "print(42)", &error);
  *     if (hc_run(engine, request, &result, &error) == 0) puts(hc_result_json(result, 1));
  *
- * Functions that can fail return 0, or a negative errno and, where `error` is not NULL, an error that the caller frees. Types are
- * opaque. An engine is used by one thread at a time; any number of engines may live side by side.
+ * Functions that can fail return 0, or a negative errno and, where `error` is not NULL, an error that the caller frees.
+ * Types are opaque. An engine is used by one thread at a time; any number of engines may live side by side.
  */
 #ifndef HOTCELL_H
 #define HOTCELL_H
@@ -46,7 +46,8 @@ HC_API char *hc_config_json(const hc_config *config); /* what is in force and wh
 HC_API void hc_config_free(hc_config *config);
 
 /* ---- about this machine ---- */
-/* Both return JSON text to free(), or NULL with an error. *safe: whether a run under this configuration would be accepted. */
+/* Both return JSON text to free(), or NULL with an error. *safe: whether a run under this configuration would be
+ * accepted. */
 HC_API char *hc_doctor_json(const hc_config *config, int *safe, hc_error **error);
 HC_API char *hc_languages_json(const hc_config *config, hc_error **error);
 
@@ -55,7 +56,8 @@ HC_API hc_request *hc_request_new(void); /* NULL: out of memory */
 HC_API void hc_request_free(hc_request *request);
 /* The JSON object of POST /v1/runs. */
 HC_API int hc_request_load(hc_request *request, const char *json, size_t length, hc_error **error);
-/* field: language, code, entry, shell, stdin, network, image, read_only, metadata, or limits.NAME such as limits.memory. */
+/* field: language, code, entry, shell, stdin, network, image, read_only, metadata, or limits.NAME such as
+ * limits.memory. */
 HC_API int hc_request_set(hc_request *request, const char *field, const char *value, hc_error **error);
 HC_API int hc_request_set_code(hc_request *request, const char *data, size_t length, hc_error **error);
 HC_API int hc_request_add_command(hc_request *request, const char *word, hc_error **error);
@@ -70,8 +72,8 @@ HC_API int hc_request_add_collect(hc_request *request, const char *pattern, hc_e
 HC_API void hc_request_allow_weak(hc_request *request, int allow);
 /* Feed the program's stdin from this fd, which stays the caller's, instead of from the request. */
 HC_API void hc_request_stdin_fd(hc_request *request, int fd);
-/* Called with each piece of output as it arrives; stream is 1 or 2. The result still has all of it, up to the limit. A return other than 0
- * ends the run. */
+/* Called with each piece of output as it arrives; stream is 1 or 2. The result still has all of it, up to the limit. A
+ * return other than 0 ends the run. */
 typedef int (*hc_output_fn)(void *data, int stream, const char *bytes, size_t length);
 HC_API void hc_request_on_output(hc_request *request, hc_output_fn fn, void *data);
 

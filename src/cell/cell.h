@@ -1,7 +1,7 @@
 /*
- * A cell: made (cell_begin), entered by jobs (cell_enter), ended (cell_kill, cell_remove). All of it is called by the warden, which is
- * root in hotcell's own user namespace and nothing outside of it. None of these functions waits: what takes time is done by a child, and its
- * outcome is read from a pipe.
+ * A cell: made (cell_begin), entered by jobs (cell_enter), ended (cell_kill, cell_remove). All of it is called by the
+ * warden, which is root in hotcell's own user namespace and nothing outside of it. None of these functions waits: what
+ * takes time is done by a child, and its outcome is read from a pipe.
  */
 #ifndef HC_CELL_CELL_H
 #define HC_CELL_CELL_H
@@ -21,7 +21,7 @@ struct cell_host {
     int spare_net;     /* a network namespace that was made while something else was done, for the next cell; or -1 */
     bool many_uids;    /* a range is mapped: each cell has two uids of its own. Otherwise there is one for everything */
     bool may_setgroups;
-    bool landlock;     /* the kernel has it */
+    bool landlock; /* the kernel has it */
 };
 
 struct cell {
@@ -31,13 +31,13 @@ struct cell {
     unsigned slot;       /* which uids */
     pid_t pid;           /* of init, as the warden sees it */
     int pidfd;
-    int report;          /* the builder's pipe: end of file when the cell is ready, a struct hc_err when it is not to be */
+    int report; /* the builder's pipe: end of file when the cell is ready, a struct hc_err when it is not to be */
 };
 
 void cell_init(struct cell *cell);
 /* Start building. `name` names its control group. On success cell->report is to be read until end of file. */
-int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts, unsigned slot,
-               const char *name, struct cell *cell, struct hc_err *err);
+int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts,
+               unsigned slot, const char *name, struct cell *cell, struct hc_err *err);
 /* End every process in it at once. What they hold is freed by the kernel as they go. */
 void cell_kill(const struct cell *cell);
 
@@ -55,8 +55,8 @@ struct cell_job {
     int files;                /* archive, a sealed memfd, or -1 */
 };
 
-/* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in cell_begin: end of
- * file once the program was exec'ed. */
+/* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in
+ * cell_begin: end of file once the program was exec'ed. */
 int cell_enter(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,
                const struct cell_job *job, pid_t *pid, int *pidfd, int *report, struct hc_err *err);
 

@@ -36,73 +36,91 @@ static const struct made_up {
     {"/image/etc/host.conf", "multi on\n"},
 };
 
-static int make_folder(const char *path, struct hc_err *err) {
+static int make_folder(const char *path, struct hc_err *err)
+{
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
     return 0;
 }
 
-static int make_file(const char *path, const char *text, struct hc_err *err) {
+static int make_file(const char *path, const char *text, struct hc_err *err)
+{
     hc_cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
+    if (fd < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
     int result = hc_write_all(fd, text, strlen(text));
-    if (result < 0) return hc_fail_errno(err, HC_CLASS_OURS, -result, "image: writing %s", path);
+    if (result < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, -result, "image: writing %s", path);
     return 0;
 }
 
-static int bind_over(const char *from, const char *to, struct hc_err *err) {
+static int bind_over(const char *from, const char *to, struct hc_err *err)
+{
     if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: binding %s", from);
     return 0;
 }
 
-static int seal(const char *path, unsigned attributes, unsigned flags, struct hc_err *err) {
+static int seal(const char *path, unsigned attributes, unsigned flags, struct hc_err *err)
+{
     struct hc_mount_attr attr = {.attr_set = attributes};
     if (hc_mount_setattr(AT_FDCWD, path, flags, &attr) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: making %s read-only", path);
     return 0;
 }
 
-/* A small file is cheaper copied than mounted: every mount here is cloned into every cell. One that we may not read is left out. */
-static int copy_file(const char *from, const char *to, struct hc_err *err) {
+/* A small file is cheaper copied than mounted: every mount here is cloned into every cell. One that we may not read is
+ * left out. */
+static int copy_file(const char *from, const char *to, struct hc_err *err)
+{
     hc_cleanup_fd int source = open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (source < 0 && errno == EACCES) return 0;
+    if (source < 0 && errno == EACCES)
+        return 0;
     hc_cleanup_fd int target = source < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (target < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
+    if (target < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
     ssize_t count;
-    while ((count = sendfile(target, source, NULL, COPY_LIMIT)) > 0) continue;
-    if (count < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
+    while ((count = sendfile(target, source, NULL, COPY_LIMIT)) > 0)
+        continue;
+    if (count < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
     return 0;
 }
 
 /* Let `to` show what `from` is: a copy of a small file or a symlink, else the thing itself, bound. */
-static int mirror(const char *from, const char *to, struct hc_err *err) {
+static int mirror(const char *from, const char *to, struct hc_err *err)
+{
     struct stat st;
     if (lstat(from, &st) < 0) {
-        if (errno == ENOENT) return 0;
+        if (errno == ENOENT)
+            return 0;
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", from);
     }
     if (S_ISLNK(st.st_mode)) {
         char target[PATH_MAX];
         ssize_t length = readlink(from, target, sizeof target - 1);
-        if (length < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading the link %s", from);
+        if (length < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading the link %s", from);
         target[length] = '\0';
         if (symlink(target, to) < 0 && errno != EEXIST)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making the link %s", to);
         return 0;
     }
-    if (S_ISREG(st.st_mode) && st.st_size <= COPY_LIMIT) return copy_file(from, to, err);
+    if (S_ISREG(st.st_mode) && st.st_size <= COPY_LIMIT)
+        return copy_file(from, to, err);
     int result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
     return result < 0 ? result : bind_over(from, to, err);
 }
 
 /* An entry such as ssl/certs: the folders above it are made. */
-static int build_etc_entry(const char *entry, struct hc_err *err) {
+static int build_etc_entry(const char *entry, struct hc_err *err)
+{
     char from[PATH_MAX], to[PATH_MAX + 32];
     for (const char *slash = strchr(entry, '/'); slash; slash = strchr(slash + 1, '/')) {
         snprintf(to, sizeof to, "%s/image/etc/%.*s", ROOT, (int)(slash - entry), entry);
         int result = make_folder(to, err);
-        if (result < 0) return result;
+        if (result < 0)
+            return result;
     }
     snprintf(from, sizeof from, "/etc/%s", entry);
     snprintf(to, sizeof to, "%s/image/etc/%s", ROOT, entry);
@@ -110,9 +128,11 @@ static int build_etc_entry(const char *entry, struct hc_err *err) {
 }
 
 /* Entries with a '*' match names directly in /etc, which is read once for all of them. */
-static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err) {
+static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err)
+{
     DIR *list = opendir("/etc");
-    if (!list) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading /etc");
+    if (!list)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading /etc");
     int result = 0;
     for (struct dirent *found; result == 0 && (found = readdir(list));)
         for (size_t i = 0; i < plan->etc_count && result == 0; i++)
@@ -122,7 +142,8 @@ static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err)
     return result;
 }
 
-static int build_etc(const struct image_plan *plan, struct hc_err *err) {
+static int build_etc(const struct image_plan *plan, struct hc_err *err)
+{
     int result = make_folder(ROOT "/image/etc", err);
     for (size_t i = 0; i < sizeof made_up / sizeof *made_up && result == 0; i++) {
         char path[PATH_MAX];
@@ -132,20 +153,25 @@ static int build_etc(const struct image_plan *plan, struct hc_err *err) {
     if (result == 0 && symlink("/proc/self/mounts", ROOT "/image/etc/mtab") < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making /etc/mtab");
     for (size_t i = 0; i < plan->etc_count && result == 0; i++)
-        if (!strchr(plan->etc[i], '*')) result = build_etc_entry(plan->etc[i], err);
+        if (!strchr(plan->etc[i], '*'))
+            result = build_etc_entry(plan->etc[i], err);
     return result < 0 ? result : build_etc_patterns(plan, err);
 }
 
-static int build_dev(struct hc_err *err) {
+static int build_dev(struct hc_err *err)
+{
     int result = make_folder(ROOT "/image/dev", err);
-    if (result == 0) result = make_folder(ROOT "/image/dev/shm", err);
-    if (result == 0) result = make_folder(ROOT "/image/dev/pts", err);
+    if (result == 0)
+        result = make_folder(ROOT "/image/dev/shm", err);
+    if (result == 0)
+        result = make_folder(ROOT "/image/dev/pts", err);
     for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
         char from[64], to[64];
         snprintf(from, sizeof from, "/dev/%s", devices[i]);
         snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, devices[i]);
         result = make_file(to, "", err);
-        if (result == 0) result = bind_over(from, to, err);
+        if (result == 0)
+            result = bind_over(from, to, err);
     }
     static const char *const links[][2] = {{"/proc/self/fd", "fd"},
                                            {"/proc/self/fd/0", "stdin"},
@@ -155,23 +181,28 @@ static int build_dev(struct hc_err *err) {
     for (size_t i = 0; i < sizeof links / sizeof *links && result == 0; i++) {
         char to[64];
         snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, links[i][1]);
-        if (symlink(links[i][0], to) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", to);
+        if (symlink(links[i][0], to) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", to);
     }
     return result;
 }
 
 /* Host folders may lie below ROOT: they are opened, as detached mounts, before it is covered. */
-static int open_hosts(const struct image_plan *plan, int *trees, struct hc_err *err) {
+static int open_hosts(const struct image_plan *plan, int *trees, struct hc_err *err)
+{
     for (size_t i = 0; i < plan->host_count; i++) {
         trees[i] = plan->host_fds ? plan->host_fds[i] : -1;
-        if (trees[i] >= 0) continue;
+        if (trees[i] >= 0)
+            continue;
         trees[i] = hc_open_tree(AT_FDCWD, plan->host[i], HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
-        if (trees[i] < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening %s", plan->host[i]);
+        if (trees[i] < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening %s", plan->host[i]);
     }
     return 0;
 }
 
-static int build_host(const struct image_plan *plan, const int *trees, struct hc_err *err) {
+static int build_host(const struct image_plan *plan, const int *trees, struct hc_err *err)
+{
     int result = make_folder(ROOT "/host", err);
     for (size_t i = 0; i < plan->host_count && result == 0; i++) {
         char to[64];
@@ -180,35 +211,45 @@ static int build_host(const struct image_plan *plan, const int *trees, struct hc
         if (fstat(trees[i], &st) < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", plan->host[i]);
         result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
-        if (result < 0) return result;
+        if (result < 0)
+            return result;
         if (hc_move_mount(trees[i], "", AT_FDCWD, to, HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: attaching %s", plan->host[i]);
-        /* Devices and set-uid programs of the host stay what they are on the host, and nothing here. What is allowed for reading cannot be
-         * had writable, whatever is asked for later. */
-        unsigned attributes = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (plan->host_writable[i] ? 0 : HC_MOUNT_ATTR_RDONLY);
+        /* Devices and set-uid programs of the host stay what they are on the host, and nothing here. What is allowed
+         * for reading cannot be had writable, whatever is asked for later. */
+        unsigned attributes =
+            HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (plan->host_writable[i] ? 0 : HC_MOUNT_ATTR_RDONLY);
         result = seal(to, attributes, HC_AT_RECURSIVE, err);
     }
     return result;
 }
 
-static int enter_root(struct hc_err *err) {
-    if (chdir(ROOT) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering the new root");
-    if (hc_pivot_root(".", ".") < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: pivot_root");
-    if (umount2(".", MNT_DETACH) < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: leaving the old root");
-    if (chdir("/") < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering /");
+static int enter_root(struct hc_err *err)
+{
+    if (chdir(ROOT) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering the new root");
+    if (hc_pivot_root(".", ".") < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: pivot_root");
+    if (umount2(".", MNT_DETACH) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: leaving the old root");
+    if (chdir("/") < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering /");
     return seal("/", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, 0, err);
 }
 
-int image_build(const struct image_plan *plan, struct hc_err *err) {
+int image_build(const struct image_plan *plan, struct hc_err *err)
+{
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: making mounts private");
     int trees[CELL_MAX_HOSTS];
     if (plan->host_count > CELL_MAX_HOSTS)
         return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "more than %d host folders", CELL_MAX_HOSTS);
     int result = open_hosts(plan, trees, err);
-    if (result < 0) return result;
+    if (result < 0)
+        return result;
     int usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
-    if (usr < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening /usr");
+    if (usr < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening /usr");
     if (mount("hotcell", ROOT, "tmpfs", MS_NOSUID, "mode=0755,size=4m,nr_inodes=4096") < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: mounting a tmpfs");
     static const char *const folders[] = {"/usr", "/image", "/proc", "/cell", "/scratch", "/empty"};
@@ -217,7 +258,8 @@ int image_build(const struct image_plan *plan, struct hc_err *err) {
         snprintf(path, sizeof path, "%s%s", ROOT, folders[i]);
         result = make_folder(path, err);
     }
-    if (result < 0) return result;
+    if (result < 0)
+        return result;
     if (hc_move_mount(usr, "", AT_FDCWD, ROOT "/usr", HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: placing /usr");
     hc_close(usr);
@@ -229,17 +271,24 @@ int image_build(const struct image_plan *plan, struct hc_err *err) {
         result = mirror(from, to, err);
     }
     /* A mount of its own, so that it has attributes of its own. */
-    if (result == 0) result = bind_over(ROOT "/image", ROOT "/image", err);
-    if (result == 0) result = build_etc(plan, err);
-    if (result == 0) result = build_dev(err);
-    if (result == 0) result = build_host(plan, trees, err);
+    if (result == 0)
+        result = bind_over(ROOT "/image", ROOT "/image", err);
+    if (result == 0)
+        result = build_etc(plan, err);
+    if (result == 0)
+        result = build_dev(err);
+    if (result == 0)
+        result = build_host(plan, trees, err);
     if (result == 0)
         result = seal(ROOT "/image", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID, HC_AT_RECURSIVE, err);
-    if (result < 0) return result;
+    if (result < 0)
+        return result;
     if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
         int code = errno;
         hc_fail_errno(err, HC_CLASS_HOST, code, "image: mounting /proc");
-        return hc_err_remedy(err, "in a container, /proc must not be masked: run it with --security-opt systempaths=unconfined or alike");
+        return hc_err_remedy(
+            err,
+            "in a container, /proc must not be masked: run it with --security-opt systempaths=unconfined or alike");
     }
     return enter_root(err);
 }

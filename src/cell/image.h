@@ -1,7 +1,7 @@
 /*
- * The warden's own root, from which every cell is made: a small tmpfs with the image's parts in it, and nothing else of the host. It is
- * built once, by the keeper's child, in the warden's mount namespace and before the warden is exec'ed. What is not allowed is not
- * refused in a cell: it is not there.
+ * The warden's own root, from which every cell is made: a small tmpfs with the image's parts in it, and nothing else of
+ * the host. It is built once, by the keeper's child, in the warden's mount namespace and before the warden is exec'ed.
+ * What is not allowed is not refused in a cell: it is not there.
  *
  *   /usr            the host's, read-only
  *   /bin /lib …     as on the host (symlinks into /usr, or folders of their own)
@@ -23,7 +23,7 @@ struct image_plan {
     size_t etc_count;
     char *const *host;         /* canonical paths of folders or files that are to be mounted into cells */
     const bool *host_writable; /* of each: may it be mounted writable? */
-    const int *host_fds; /* where not -1: a detached mount of it, made by real root; else it is bound by path */
+    const int *host_fds;       /* where not -1: a detached mount of it, made by real root; else it is bound by path */
     size_t host_count;
 };
 

@@ -1,6 +1,6 @@
 /*
- * What a cell is to be. Plain data of a fixed size, without pointers: it travels in one message and is checked before the first
- * clone (cell_spec_check). Strings are NUL-terminated within their arrays.
+ * What a cell is to be. Plain data of a fixed size, without pointers: it travels in one message and is checked before
+ * the first clone (cell_spec_check). Strings are NUL-terminated within their arrays.
  */
 #ifndef HC_CELL_SPEC_H
 #define HC_CELL_SPEC_H
@@ -16,14 +16,14 @@ enum cell_flags {
 };
 
 struct cell_mount {
-    char path[256];         /* in the cell */
-    uint32_t host;          /* what to mount: /host/<number> in the warden's root */
+    char path[256]; /* in the cell */
+    uint32_t host;  /* what to mount: /host/<number> in the warden's root */
     uint32_t read_only;
     uint64_t device, inode; /* of what the policy checked; anything else found there is refused */
 };
 
 struct cell_spec {
-    uint64_t disk;   /* bytes */
+    uint64_t disk; /* bytes */
     uint64_t inodes;
     uint32_t flags;
     uint32_t mount_count; /* that many struct cell_mount come beside it */
@@ -38,10 +38,11 @@ struct job_limits {
     uint64_t pids;
     uint64_t wall, cpu_time; /* µs; 0: none */
     uint64_t files_open;
-    uint64_t file_size;    /* RLIMIT_FSIZE */
+    uint64_t file_size; /* RLIMIT_FSIZE */
 };
 
-/* Ranges, termination of strings, targets that are absolute and clean. The warden trusts nobody's arithmetic but its own. */
+/* Ranges, termination of strings, targets that are absolute and clean. The warden trusts nobody's arithmetic but its
+ * own. */
 int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mounts, struct hc_err *err);
 int job_limits_check(const struct job_limits *limits, struct hc_err *err);
 

@@ -1,9 +1,9 @@
 /*
  * Groups of jobs, below a base that exists already. See cgroup_base.c for how the base comes about.
  *
- * Joining: measured, writing a pid to cgroup.procs waits for an RCU grace period (6 to 15 ms on an idle machine), while a process that
- * writes "0" to a version 1 `tasks` file takes 30 µs, and clone3(CLONE_INTO_CGROUP) costs next to nothing. So nobody is ever moved: a job is
- * born in its version 2 group, and joins its version 1 groups by itself.
+ * Joining: measured, writing a pid to cgroup.procs waits for an RCU grace period (6 to 15 ms on an idle machine), while
+ * a process that writes "0" to a version 1 `tasks` file takes 30 µs, and clone3(CLONE_INTO_CGROUP) costs next to
+ * nothing. So nobody is ever moved: a job is born in its version 2 group, and joins its version 1 groups by itself.
  */
 #include "kernel/cgroup.h"
 
@@ -19,26 +19,33 @@
 
 static const char *const slot_words[CGROUP_SLOTS] = {"unified", "memory", "cpu", "pids", "cpuacct"};
 
-const char *cgroup_mode_word(enum cgroup_mode mode) {
+const char *cgroup_mode_word(enum cgroup_mode mode)
+{
     static const char *const words[] = {"none", "v1", "hybrid", "v2"};
     return words[mode];
 }
 
-void cgroup_init(struct cgroup *group) {
+void cgroup_init(struct cgroup *group)
+{
     memset(group, 0, sizeof *group);
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) group->dir[slot] = -1;
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        group->dir[slot] = -1;
 }
 
-void cgroup_base_init(struct cgroup_base *base) {
+void cgroup_base_init(struct cgroup_base *base)
+{
     memset(base, 0, sizeof *base);
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) base->dir[slot] = -1;
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        base->dir[slot] = -1;
 }
 
-int cgroup_create(const struct cgroup_base *base, const char *name, struct cgroup *group, struct hc_err *err) {
+int cgroup_create(const struct cgroup_base *base, const char *name, struct cgroup *group, struct hc_err *err)
+{
     cgroup_init(group);
     snprintf(group->name, sizeof group->name, "%s", name);
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        if (base->dir[slot] < 0) continue;
+        if (base->dir[slot] < 0)
+            continue;
         if (mkdirat(base->dir[slot], name, 0755) < 0) {
             int code = errno;
             cgroup_remove(base, group);
@@ -55,26 +62,34 @@ int cgroup_create(const struct cgroup_base *base, const char *name, struct cgrou
     return 0;
 }
 
-static int put(int dir, const char *file, const char *text, struct hc_err *err) {
+static int put(int dir, const char *file, const char *text, struct hc_err *err)
+{
     int result = hc_write_file_at(dir, file, text);
-    if (result < 0) return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s to %s", text, file);
+    if (result < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s to %s", text, file);
     return 0;
 }
 
-static int put_number(int dir, const char *file, uint64_t value, struct hc_err *err) {
+static int put_number(int dir, const char *file, uint64_t value, struct hc_err *err)
+{
     char text[32];
     snprintf(text, sizeof text, "%" PRIu64, value);
     return put(dir, file, text, err);
 }
 
 /* A quota under 1 ms a period is refused by the kernel: small shares get a longer period. */
-static uint64_t cpu_period(uint64_t milli) { return milli < 50 ? 1000000 : 100000; }
+static uint64_t cpu_period(uint64_t milli)
+{
+    return milli < 50 ? 1000000 : 100000;
+}
 
-static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *limits, struct hc_err *err) {
+static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *limits, struct hc_err *err)
+{
     int result = 0;
     if (controllers & CGROUP_HAS_MEMORY) {
         result = put_number(dir, "memory.max", limits->memory, err);
-        if (result == 0) result = put(dir, "memory.oom.group", "1", err);
+        if (result == 0)
+            result = put(dir, "memory.oom.group", "1", err);
         /* The file is absent on a kernel without swap accounting, where there is nothing to limit. */
         if (result == 0 && faccessat(dir, "memory.swap.max", F_OK, 0) == 0)
             result = put_number(dir, "memory.swap.max", limits->swap, err);
@@ -87,15 +102,18 @@ static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *l
         result = put(dir, "cpu.max", text, err);
         /* Docker's shares have 1024 as the ordinary value, weights have 100. */
         uint64_t weight = limits->cpu_shares * 100 / 1024;
-        if (result == 0) result = put_number(dir, "cpu.weight", weight < 1 ? 1 : weight > 10000 ? 10000 : weight, err);
+        if (result == 0)
+            result = put_number(dir, "cpu.weight", weight < 1 ? 1 : weight > 10000 ? 10000 : weight, err);
     }
     if (result == 0 && (controllers & CGROUP_HAS_PIDS)) {
-        if (limits->pids) result = put_number(dir, "pids.max", limits->pids, err);
+        if (limits->pids)
+            result = put_number(dir, "pids.max", limits->pids, err);
     }
     return result;
 }
 
-static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limits, struct hc_err *err) {
+static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limits, struct hc_err *err)
+{
     int result = 0, memory = group->dir[CGROUP_MEMORY], cpu = group->dir[CGROUP_CPU], pids = group->dir[CGROUP_PIDS];
     if (memory >= 0) {
         /* Memory first, then memory and swap together, which must not be less. */
@@ -106,19 +124,22 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
     if (result == 0 && cpu >= 0) {
         uint64_t period = cpu_period(limits->cpu_milli);
         if (limits->cpu_milli) {
-            if (period != 100000) result = put_number(cpu, "cpu.cfs_period_us", period, err);
+            if (period != 100000)
+                result = put_number(cpu, "cpu.cfs_period_us", period, err);
             if (result == 0)
                 result = put_number(cpu, "cpu.cfs_quota_us", limits->cpu_milli * period / 1000, err);
         }
         if (result == 0 && limits->cpu_shares != 1024)
             result = put_number(cpu, "cpu.shares", limits->cpu_shares < 2 ? 2 : limits->cpu_shares, err);
     }
-    if (result == 0 && pids >= 0 && limits->pids) result = put_number(pids, "pids.max", limits->pids, err);
+    if (result == 0 && pids >= 0 && limits->pids)
+        result = put_number(pids, "pids.max", limits->pids, err);
     return result;
 }
 
 int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, const struct cgroup_limits *limits,
-                 struct hc_err *err) {
+                 struct hc_err *err)
+{
     int result = 0;
     if (base->mode == CGROUP_V2)
         result = limit_v2(group->dir[CGROUP_UNIFIED], base->controllers, limits, err);
@@ -127,11 +148,16 @@ int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, con
     return result < 0 ? hc_err_context(err, "control group %s", group->name) : 0;
 }
 
-int cgroup_clone_fd(const struct cgroup *group) { return group->dir[CGROUP_UNIFIED]; }
+int cgroup_clone_fd(const struct cgroup *group)
+{
+    return group->dir[CGROUP_UNIFIED];
+}
 
-int cgroup_join(const struct cgroup *group, struct hc_err *err) {
+int cgroup_join(const struct cgroup *group, struct hc_err *err)
+{
     for (int slot = CGROUP_MEMORY; slot < CGROUP_SLOTS; slot++) {
-        if (group->dir[slot] < 0) continue;
+        if (group->dir[slot] < 0)
+            continue;
         int result = hc_write_file_at(group->dir[slot], "tasks", "0");
         if (result < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, -result, "joining the %s control group", slot_words[slot]);
@@ -139,25 +165,31 @@ int cgroup_join(const struct cgroup *group, struct hc_err *err) {
     return 0;
 }
 
-int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group) {
-    if (base->mode == CGROUP_V2 || group->dir[CGROUP_MEMORY] < 0) return -1;
+int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group)
+{
+    if (base->mode == CGROUP_V2 || group->dir[CGROUP_MEMORY] < 0)
+        return -1;
     hc_cleanup_fd int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     hc_cleanup_fd int control = openat(group->dir[CGROUP_MEMORY], "memory.oom_control", O_RDONLY | O_CLOEXEC);
-    if (event < 0 || control < 0) return -errno;
+    if (event < 0 || control < 0)
+        return -errno;
     char text[32];
     snprintf(text, sizeof text, "%d %d", event, control);
     int result = hc_write_file_at(group->dir[CGROUP_MEMORY], "cgroup.event_control", text);
     return result < 0 ? result : HC_TAKE_FD(event);
 }
 
-static bool number(int dir, const char *file, const char *key, uint64_t *value) {
+static bool number(int dir, const char *file, const char *key, uint64_t *value)
+{
     unsigned long long found;
-    if (dir < 0 || hc_read_number_at(dir, file, key, &found) < 0) return false;
+    if (dir < 0 || hc_read_number_at(dir, file, key, &found) < 0)
+        return false;
     *value = found;
     return true;
 }
 
-int cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats) {
+int cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats)
+{
     memset(stats, 0, sizeof *stats);
     int unified = group->dir[CGROUP_UNIFIED];
     bool v2 = base->mode == CGROUP_V2;
@@ -174,8 +206,10 @@ int cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, str
         if (number(cpu, "cpuacct.usage", NULL, &nanoseconds)) {
             stats->counted |= CGROUP_HAS_CPU;
             stats->cpu = nanoseconds / 1000;
-            if (number(cpu, "cpuacct.usage_user", NULL, &nanoseconds)) stats->user = nanoseconds / 1000;
-            if (number(cpu, "cpuacct.usage_sys", NULL, &nanoseconds)) stats->system = nanoseconds / 1000;
+            if (number(cpu, "cpuacct.usage_user", NULL, &nanoseconds))
+                stats->user = nanoseconds / 1000;
+            if (number(cpu, "cpuacct.usage_sys", NULL, &nanoseconds))
+                stats->system = nanoseconds / 1000;
         }
     }
     if (v2) {
@@ -186,20 +220,26 @@ int cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, str
     if (number(memory, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL, &stats->memory_peak))
         stats->counted |= CGROUP_HAS_MEMORY;
     number(memory, v2 ? "memory.events" : "memory.oom_control", "oom_kill", &stats->oom_kills);
-    if (number(pids, "pids.peak", NULL, &stats->pids_peak)) stats->counted |= CGROUP_HAS_PIDS;
+    if (number(pids, "pids.peak", NULL, &stats->pids_peak))
+        stats->counted |= CGROUP_HAS_PIDS;
     number(pids, "pids.events", "max", &stats->pids_denied);
     return 0;
 }
 
-int cgroup_kill(const struct cgroup *group) {
-    if (group->dir[CGROUP_UNIFIED] < 0) return -EOPNOTSUPP;
+int cgroup_kill(const struct cgroup *group)
+{
+    if (group->dir[CGROUP_UNIFIED] < 0)
+        return -EOPNOTSUPP;
     return hc_write_file_at(group->dir[CGROUP_UNIFIED], "cgroup.kill", "1");
 }
 
-int cgroup_remove(const struct cgroup_base *base, struct cgroup *group) {
+int cgroup_remove(const struct cgroup_base *base, struct cgroup *group)
+{
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        if (group->dir[slot] < 0) continue;
-        if (unlinkat(base->dir[slot], group->name, AT_REMOVEDIR) < 0 && errno != ENOENT) return -errno;
+        if (group->dir[slot] < 0)
+            continue;
+        if (unlinkat(base->dir[slot], group->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            return -errno;
         group->dir[slot] = hc_close(group->dir[slot]);
     }
     return 0;

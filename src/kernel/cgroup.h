@@ -1,12 +1,12 @@
 /*
  * Control groups: what a job may use, and the kernel's own count of what it used.
  *
- * The keeper makes one base folder a hotcell, in every hierarchy that is needed, and gives it to the warden's uid. The warden makes
- * one group a job below it. Version 2, version 1 and both together (hybrid: version 1 controllers, and a version 2 leaf for cgroup.kill and
- * cpu.stat) differ only in the table of functions behind this header.
+ * The keeper makes one base folder a hotcell, in every hierarchy that is needed, and gives it to the warden's uid. The
+ * warden makes one group a job below it. Version 2, version 1 and both together (hybrid: version 1 controllers, and a
+ * version 2 leaf for cgroup.kill and cpu.stat) differ only in the table of functions behind this header.
  *
- * A base folder is named hotcell-<number> and locked (flock) by its keeper for as long as that lives; one that nobody holds is left over
- * from a crash, and the next keeper removes it.
+ * A base folder is named hotcell-<number> and locked (flock) by its keeper for as long as that lives; one that nobody
+ * holds is left over from a crash, and the next keeper removes it.
  */
 #ifndef HC_KERNEL_CGROUP_H
 #define HC_KERNEL_CGROUP_H
@@ -25,9 +25,9 @@ enum cgroup_controller { CGROUP_HAS_MEMORY = 1, CGROUP_HAS_CPU = 2, CGROUP_HAS_P
 
 struct cgroup_base {
     enum cgroup_mode mode;
-    uint32_t controllers;      /* enum cgroup_controller: what can be enforced */
-    int dir[CGROUP_SLOTS];     /* the base folder; -1 where not used */
-    char why[256];             /* when controllers is not CGROUP_HAS_ALL: what is in the way */
+    uint32_t controllers;  /* enum cgroup_controller: what can be enforced */
+    int dir[CGROUP_SLOTS]; /* the base folder; -1 where not used */
+    char why[256];         /* when controllers is not CGROUP_HAS_ALL: what is in the way */
     char remedy[256];
 };
 
@@ -40,11 +40,11 @@ struct cgroup_limits {
     uint64_t memory, swap; /* bytes */
     uint64_t cpu_milli;    /* thousandths of a CPU; 0: no quota */
     uint64_t cpu_shares;
-    uint64_t pids;         /* 0: no limit */
+    uint64_t pids; /* 0: no limit */
 };
 
 struct cgroup_stats {
-    uint32_t counted; /* enum cgroup_controller: which of these the kernel counted */
+    uint32_t counted;                      /* enum cgroup_controller: which of these the kernel counted */
     uint64_t cpu, user, system, throttled; /* µs */
     uint64_t memory_peak;
     uint64_t pids_peak;
@@ -56,14 +56,14 @@ const char *cgroup_mode_word(enum cgroup_mode mode); /* "none", "v1", "hybrid", 
 
 /* keeper */
 struct cgroup_keeper; /* what the keeper must remember in order to remove the base */
-/* Clears what dead keepers left, then makes the base and gives it to `owner`. Succeeds with mode CGROUP_NONE and a reason in
- * base->why when this machine gives us none: it is for the caller to refuse. */
+/* Clears what dead keepers left, then makes the base and gives it to `owner`. Succeeds with mode CGROUP_NONE and a
+ * reason in base->why when this machine gives us none: it is for the caller to refuse. */
 int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **keeper,
                      struct hc_err *err);
 /* Removes the base and everything below it, ending what still lives there. NULL is fine. */
 void cgroup_base_close(struct cgroup_base *base, struct cgroup_keeper *keeper);
-/* The folder, in version 2 or hybrid, that the warden must be born into (CLONE_INTO_CGROUP): to place a process in a group one must be
- * allowed to write to the common ancestor's cgroup.procs. -1: none. The keeper's; it stays open. */
+/* The folder, in version 2 or hybrid, that the warden must be born into (CLONE_INTO_CGROUP): to place a process in a
+ * group one must be allowed to write to the common ancestor's cgroup.procs. -1: none. The keeper's; it stays open. */
 int cgroup_warden_fd(const struct cgroup_keeper *keeper);
 
 /* warden */
@@ -74,11 +74,12 @@ int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, con
 int cgroup_clone_fd(const struct cgroup *group);
 /* Called by the child itself, single-threaded, before it gives up its uid: the version 1 part of joining. */
 int cgroup_join(const struct cgroup *group, struct hc_err *err);
-/* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole group by itself. -1: not
- * needed. */
+/* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole
+ * group by itself. -1: not needed. */
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group);
 int cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats);
-/* Ends every process in it at once. -EOPNOTSUPP where only version 1 is there; the caller ends the pid namespace instead. */
+/* Ends every process in it at once. -EOPNOTSUPP where only version 1 is there; the caller ends the pid namespace
+ * instead. */
 int cgroup_kill(const struct cgroup *group);
 /* Closes the fds and removes the folders; -EBUSY while a process is still in there (the fds stay open then). */
 int cgroup_remove(const struct cgroup_base *base, struct cgroup *group);

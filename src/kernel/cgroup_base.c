@@ -1,11 +1,11 @@
 /*
- * The keeper's part of control groups: find out what this machine has, clear what dead keepers left, make the base folder, give it to
- * the warden, remove it at the end.
+ * The keeper's part of control groups: find out what this machine has, clear what dead keepers left, make the base
+ * folder, give it to the warden, remove it at the end.
  *
- * Where the base goes. Version 1: below our own group in each hierarchy, so that whatever limits us limits the cells. Version 2: below our own
- * group too, if we may hand out controllers there, which the kernel allows only in a group without processes of its own; that is
- * the case for the root group, and for a delegated group once we have stepped aside into a leaf of it. Real root on a machine whose own
- * group is taken (a login session) uses the top of the tree.
+ * Where the base goes. Version 1: below our own group in each hierarchy, so that whatever limits us limits the cells.
+ * Version 2: below our own group too, if we may hand out controllers there, which the kernel allows only in a group
+ * without processes of its own; that is the case for the root group, and for a delegated group once we have stepped
+ * aside into a leaf of it. Real root on a machine whose own group is taken (a login session) uses the top of the tree.
  */
 #include "kernel/cgroup.h"
 
@@ -45,18 +45,23 @@ struct hierarchy {
 };
 
 /* One line of /proc/self/mountinfo: "36 35 0:31 /root /mount opts - type source superopts". */
-static void note_mount(char *line, struct hierarchy *found) {
+static void note_mount(char *line, struct hierarchy *found)
+{
     char *fields[6], *save = NULL;
     char *tail = strstr(line, " - ");
-    if (!tail) return;
+    if (!tail)
+        return;
     *tail = '\0';
     char *type = strtok_r(tail + 3, " \n", &save);
     strtok_r(NULL, " \n", &save);
     char *super = strtok_r(NULL, "\n", &save);
-    if (!type || !super || strncmp(type, "cgroup", 6) != 0) return;
+    if (!type || !super || strncmp(type, "cgroup", 6) != 0)
+        return;
     int count = 0;
-    for (char *word = strtok_r(line, " ", &save); word && count < 6; word = strtok_r(NULL, " ", &save)) fields[count++] = word;
-    if (count < 5) return;
+    for (char *word = strtok_r(line, " ", &save); word && count < 6; word = strtok_r(NULL, " ", &save))
+        fields[count++] = word;
+    if (count < 5)
+        return;
     static const char *const controllers[CGROUP_SLOTS] = {NULL, "memory", "cpu", "pids", "cpuacct"};
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
         bool match = slot == CGROUP_UNIFIED && strcmp(type, "cgroup2") == 0;
@@ -67,16 +72,19 @@ static void note_mount(char *line, struct hierarchy *found) {
             for (char *word = strtok_r(options, ",", &inner); word; word = strtok_r(NULL, ",", &inner))
                 match = match || strcmp(word, controllers[slot]) == 0;
         }
-        if (!match || found[slot].found) continue;
+        if (!match || found[slot].found)
+            continue;
         found[slot].found = true;
         snprintf(found[slot].mount, sizeof found[slot].mount, "%s", fields[4]);
     }
 }
 
 /* One line of /proc/self/cgroup: "4:memory:/path" or "0::/path". */
-static void note_own(char *line, struct hierarchy *found) {
+static void note_own(char *line, struct hierarchy *found)
+{
     char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!path) return;
+    if (!path)
+        return;
     *path++ = '\0';
     controllers++;
     path[strcspn(path, "\n")] = '\0';
@@ -89,22 +97,27 @@ static void note_own(char *line, struct hierarchy *found) {
             for (char *word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save))
                 match = match || strcmp(word, words[slot]) == 0;
         }
-        if (match) snprintf(found[slot].own, sizeof found[slot].own, "%s", strstr(path, "/..") ? "/" : path);
+        if (match)
+            snprintf(found[slot].own, sizeof found[slot].own, "%s", strstr(path, "/..") ? "/" : path);
     }
 }
 
-static int each_line(const char *path, void (*note)(char *, struct hierarchy *), struct hierarchy *found) {
+static int each_line(const char *path, void (*note)(char *, struct hierarchy *), struct hierarchy *found)
+{
     FILE *file = fopen(path, "re");
-    if (!file) return -errno;
+    if (!file)
+        return -errno;
     char *line = NULL;
     size_t size = 0;
-    while (getline(&line, &size, file) > 0) note(line, found);
+    while (getline(&line, &size, file) > 0)
+        note(line, found);
     free(line);
     fclose(file);
     return 0;
 }
 
-static int open_group(const struct hierarchy *hierarchy, const char *path) {
+static int open_group(const struct hierarchy *hierarchy, const char *path)
+{
     char full[2 * PATH_MAX];
     snprintf(full, sizeof full, "%s%s", hierarchy->mount, path);
     return open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -113,22 +126,30 @@ static int open_group(const struct hierarchy *hierarchy, const char *path) {
 /* ---- clearing up ---- */
 
 /* Whoever is still in there belonged to a keeper that is dead, or to ours which is going. */
-static void end_processes(int dir) {
-    if (hc_write_file_at(dir, "cgroup.kill", "1") == 0) return;
+static void end_processes(int dir)
+{
+    if (hc_write_file_at(dir, "cgroup.kill", "1") == 0)
+        return;
     char text[65536];
-    if (hc_read_file_at(dir, "cgroup.procs", text, sizeof text) <= 0) return;
+    if (hc_read_file_at(dir, "cgroup.procs", text, sizeof text) <= 0)
+        return;
     char *save = NULL;
     for (char *word = strtok_r(text, "\n", &save); word; word = strtok_r(NULL, "\n", &save)) {
         long pid = strtol(word, NULL, 10);
-        if (pid > 1) kill((pid_t)pid, SIGKILL);
+        if (pid > 1)
+            kill((pid_t)pid, SIGKILL);
     }
 }
 
-/* Remove dir/name and the groups in it; a group whose processes are on their way out is waited for, up to a second in all. */
-static int remove_tree(int dir, const char *name) {
+/* Remove dir/name and the groups in it; a group whose processes are on their way out is waited for, up to a second in
+ * all. */
+static int remove_tree(int dir, const char *name)
+{
     hc_cleanup_fd int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return errno == ENOENT ? 0 : -errno;
-    if (unlinkat(dir, name, AT_REMOVEDIR) == 0) return 0;
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+        return 0;
     int copy = dup(fd);
     DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
     if (!list) {
@@ -136,11 +157,14 @@ static int remove_tree(int dir, const char *name) {
         return -errno;
     }
     for (struct dirent *entry; (entry = readdir(list));)
-        if (entry->d_type == DT_DIR && entry->d_name[0] != '.') remove_tree(fd, entry->d_name);
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+            remove_tree(fd, entry->d_name);
     closedir(list);
     for (int try = 0; try < 200; try++) {
-        if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT) return 0;
-        if (errno != EBUSY) return -errno;
+        if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+            return 0;
+        if (errno != EBUSY)
+            return -errno;
         end_processes(fd);
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
@@ -148,14 +172,17 @@ static int remove_tree(int dir, const char *name) {
 }
 
 /* A base whose lock nobody holds has no keeper. `lock_dir` is the hierarchy that carries the locks. */
-static bool is_stale(int lock_dir, const char *name) {
+static bool is_stale(int lock_dir, const char *name)
+{
     hc_cleanup_fd int fd = openat(lock_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT;
+    if (fd < 0)
+        return errno == ENOENT;
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
 /* `dirs`: the folders, one a hierarchy, in which a base may have its parts; the first carries the locks. */
-static void clear_stale(const int *dirs, size_t count) {
+static void clear_stale(const int *dirs, size_t count)
+{
     int copy = openat(dirs[0], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
     if (!list) {
@@ -163,60 +190,81 @@ static void clear_stale(const int *dirs, size_t count) {
         return;
     }
     for (struct dirent *entry; (entry = readdir(list));) {
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0 || !is_stale(dirs[0], entry->d_name)) continue;
-        for (size_t i = count; i-- > 0;) remove_tree(dirs[i], entry->d_name); /* the lock goes last */
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0 || !is_stale(dirs[0], entry->d_name))
+            continue;
+        for (size_t i = count; i-- > 0;)
+            remove_tree(dirs[i], entry->d_name); /* the lock goes last */
     }
     closedir(list);
 }
 
 /* ---- making the base ---- */
 
-/* The folder, so that groups can be made in it; and in version 2 cgroup.procs, so that processes may be born from one group of it into another. */
-static int give(int dir, int slot, uid_t owner, gid_t group) {
-    if (fchown(dir, owner, group) < 0) return -errno;
-    if (slot == CGROUP_UNIFIED && fchownat(dir, "cgroup.procs", owner, group, 0) < 0) return -errno;
+/* The folder, so that groups can be made in it; and in version 2 cgroup.procs, so that processes may be born from one
+ * group of it into another. */
+static int give(int dir, int slot, uid_t owner, gid_t group)
+{
+    if (fchown(dir, owner, group) < 0)
+        return -errno;
+    if (slot == CGROUP_UNIFIED && fchownat(dir, "cgroup.procs", owner, group, 0) < 0)
+        return -errno;
     return 0;
 }
 
-static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int slot, uid_t owner, gid_t group) {
-    if (mkdirat(keeper->parent[slot], keeper->name, 0755) < 0) return -errno;
+static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int slot, uid_t owner, gid_t group)
+{
+    if (mkdirat(keeper->parent[slot], keeper->name, 0755) < 0)
+        return -errno;
     base->dir[slot] = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (base->dir[slot] < 0) return -errno;
+    if (base->dir[slot] < 0)
+        return -errno;
     if (keeper->lock < 0) {
         keeper->lock = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (keeper->lock < 0 || flock(keeper->lock, LOCK_EX | LOCK_NB) < 0) return -errno;
+        if (keeper->lock < 0 || flock(keeper->lock, LOCK_EX | LOCK_NB) < 0)
+            return -errno;
     }
     return owner == (uid_t)-1 ? 0 : give(base->dir[slot], slot, owner, group);
 }
 
-static uint32_t listed_controllers(int dir, const char *file) {
+static uint32_t listed_controllers(int dir, const char *file)
+{
     char text[512];
-    if (hc_read_file_at(dir, file, text, sizeof text) < 0) return 0;
+    if (hc_read_file_at(dir, file, text, sizeof text) < 0)
+        return 0;
     uint32_t found = 0;
     char *save = NULL;
     for (char *word = strtok_r(text, " \n", &save); word; word = strtok_r(NULL, " \n", &save)) {
-        if (strcmp(word, "memory") == 0) found |= CGROUP_HAS_MEMORY;
-        if (strcmp(word, "cpu") == 0) found |= CGROUP_HAS_CPU;
-        if (strcmp(word, "pids") == 0) found |= CGROUP_HAS_PIDS;
+        if (strcmp(word, "memory") == 0)
+            found |= CGROUP_HAS_MEMORY;
+        if (strcmp(word, "cpu") == 0)
+            found |= CGROUP_HAS_CPU;
+        if (strcmp(word, "pids") == 0)
+            found |= CGROUP_HAS_PIDS;
     }
     return found;
 }
 
-/* Hand the controllers that `dir` has on to its children. 0 when all three are, -EBUSY when processes are in the way. */
-static int hand_on(int dir) {
-    if (listed_controllers(dir, "cgroup.subtree_control") == CGROUP_HAS_ALL) return 0;
+/* Hand the controllers that `dir` has on to its children. 0 when all three are, -EBUSY when processes are in the way.
+ */
+static int hand_on(int dir)
+{
+    if (listed_controllers(dir, "cgroup.subtree_control") == CGROUP_HAS_ALL)
+        return 0;
     uint32_t available = listed_controllers(dir, "cgroup.controllers");
-    if (available != CGROUP_HAS_ALL) return -ENOENT;
+    if (available != CGROUP_HAS_ALL)
+        return -ENOENT;
     return hc_write_file_at(dir, "cgroup.subtree_control", "+memory +cpu +pids");
 }
 
 /* Version 2: choose the parent of the base, as the opening comment says. */
-static int choose_v2_parent(const struct hierarchy *hierarchy, bool *crowded) {
+static int choose_v2_parent(const struct hierarchy *hierarchy, bool *crowded)
+{
     hc_cleanup_fd int own = open_group(hierarchy, hierarchy->own);
     *crowded = false;
     if (own >= 0 && faccessat(own, "cgroup.procs", W_OK, AT_EACCESS) == 0) {
         int result = hand_on(own);
-        if (result == 0) return HC_TAKE_FD(own);
+        if (result == 0)
+            return HC_TAKE_FD(own);
         *crowded = result == -EBUSY;
     }
     hc_cleanup_fd int top = open_group(hierarchy, "/");
@@ -227,43 +275,53 @@ static int choose_v2_parent(const struct hierarchy *hierarchy, bool *crowded) {
     return *crowded ? HC_TAKE_FD(own) : -EACCES;
 }
 
-static int move_us(int dir) {
+static int move_us(int dir)
+{
     char caller[16];
     snprintf(caller, sizeof caller, "%d", (int)getppid());
     int result = hc_write_file_at(dir, "cgroup.procs", "0");
-    if (result == 0 && getppid() > 1) result = hc_write_file_at(dir, "cgroup.procs", caller);
+    if (result == 0 && getppid() > 1)
+        result = hc_write_file_at(dir, "cgroup.procs", caller);
     return result == -ESRCH ? 0 : result;
 }
 
-/* Our own process and the caller that forked us are what fills a delegated group: step into a leaf below it, both, then hand the
- * controllers on. */
-static int step_aside(struct cgroup_base *base, struct cgroup_keeper *keeper) {
+/* Our own process and the caller that forked us are what fills a delegated group: step into a leaf below it, both, then
+ * hand the controllers on. */
+static int step_aside(struct cgroup_base *base, struct cgroup_keeper *keeper)
+{
     int dir = base->dir[CGROUP_UNIFIED];
-    if (mkdirat(dir, "caller", 0755) < 0) return -errno;
+    if (mkdirat(dir, "caller", 0755) < 0)
+        return -errno;
     hc_cleanup_fd int leaf = openat(dir, "caller", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (leaf < 0) return -errno;
+    if (leaf < 0)
+        return -errno;
     int result = move_us(leaf);
-    if (result < 0) return result;
+    if (result < 0)
+        return result;
     keeper->stepped_aside = true;
     return hand_on(keeper->parent[CGROUP_UNIFIED]);
 }
 
 static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,
-                   gid_t group) {
+                   gid_t group)
+{
     bool crowded;
     int parent = choose_v2_parent(&found[CGROUP_UNIFIED], &crowded);
     if (parent < 0) {
-        snprintf(base->why, sizeof base->why, "the control group %.150s is not ours to divide", found[CGROUP_UNIFIED].own);
+        snprintf(base->why, sizeof base->why, "the control group %.150s is not ours to divide",
+                 found[CGROUP_UNIFIED].own);
         return parent;
     }
     keeper->parent[CGROUP_UNIFIED] = parent;
     clear_stale(&parent, 1);
     int result = make_base(base, keeper, CGROUP_UNIFIED, owner, group);
-    if (result == 0 && crowded) result = step_aside(base, keeper);
-    if (result == 0) result = hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "+memory +cpu +pids");
+    if (result == 0 && crowded)
+        result = step_aside(base, keeper);
+    if (result == 0)
+        result = hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "+memory +cpu +pids");
     if (result < 0) {
-        snprintf(base->why, sizeof base->why, "cannot make control groups in %.120s: %.40s%s", found[CGROUP_UNIFIED].own,
-                 strerror(-result), crowded ? " (other processes are in it)" : "");
+        snprintf(base->why, sizeof base->why, "cannot make control groups in %.120s: %.40s%s",
+                 found[CGROUP_UNIFIED].own, strerror(-result), crowded ? " (other processes are in it)" : "");
         return result;
     }
     base->mode = CGROUP_V2;
@@ -271,12 +329,15 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
     return 0;
 }
 
-/* Version 1, and the version 2 leaf on a hybrid host, for which any place that we can write to will do: no controller is involved. */
-static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy *found) {
+/* Version 1, and the version 2 leaf on a hybrid host, for which any place that we can write to will do: no controller
+ * is involved. */
+static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy *found)
+{
     int dirs[CGROUP_SLOTS];
     size_t count = 0;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        if (!found[slot].found) continue;
+        if (!found[slot].found)
+            continue;
         /* cpuacct only where nothing else counts CPU time, and it is a folder of its own. */
         if (slot == CGROUP_CPUACCT &&
             (keeper->parent[CGROUP_UNIFIED] >= 0 || strcmp(found[slot].mount, found[CGROUP_CPU].mount) == 0))
@@ -284,13 +345,16 @@ static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy
         keeper->parent[slot] = open_group(&found[slot], found[slot].own);
         if (keeper->parent[slot] >= 0 && faccessat(keeper->parent[slot], ".", W_OK, AT_EACCESS) < 0)
             keeper->parent[slot] = hc_close(keeper->parent[slot]);
-        if (keeper->parent[slot] >= 0) dirs[count++] = keeper->parent[slot];
+        if (keeper->parent[slot] >= 0)
+            dirs[count++] = keeper->parent[slot];
     }
-    if (count) clear_stale(dirs, count);
+    if (count)
+        clear_stale(dirs, count);
 }
 
 static int open_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,
-                   gid_t group) {
+                   gid_t group)
+{
     static const uint32_t bits[CGROUP_SLOTS] = {0, CGROUP_HAS_MEMORY, CGROUP_HAS_CPU, CGROUP_HAS_PIDS, 0};
     open_v1_parents(keeper, found);
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
@@ -302,36 +366,45 @@ static int open_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, const
         if (found[slot].found && bits[slot])
             snprintf(base->why, sizeof base->why, "cannot make a control group in %.80s%.80s: %s", found[slot].mount,
                      found[slot].own, strerror(-result));
-        if (base->dir[slot] >= 0) unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
+        if (base->dir[slot] >= 0)
+            unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
         base->dir[slot] = hc_close(base->dir[slot]);
         keeper->parent[slot] = hc_close(keeper->parent[slot]);
     }
-    if (base->controllers == 0) return -EACCES;
+    if (base->controllers == 0)
+        return -EACCES;
     base->mode = base->dir[CGROUP_UNIFIED] >= 0 ? CGROUP_HYBRID : CGROUP_V1;
     return 0;
 }
 
-static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keeper, uid_t owner, gid_t group) {
+static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keeper, uid_t owner, gid_t group)
+{
     int dir = base->dir[CGROUP_UNIFIED];
-    if (dir < 0) return 0;
-    if (mkdirat(dir, "warden", 0755) < 0) return -errno;
+    if (dir < 0)
+        return 0;
+    if (mkdirat(dir, "warden", 0755) < 0)
+        return -errno;
     keeper->warden = openat(dir, "warden", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (keeper->warden < 0) return -errno;
+    if (keeper->warden < 0)
+        return -errno;
     return owner == (uid_t)-1 ? 0 : give(keeper->warden, CGROUP_UNIFIED, owner, group);
 }
 
-static void say_remedy(struct cgroup_base *base) {
-    if (base->controllers == CGROUP_HAS_ALL) return;
+static void say_remedy(struct cgroup_base *base)
+{
+    if (base->controllers == CGROUP_HAS_ALL)
+        return;
     if (base->why[0] == '\0')
-        snprintf(base->why, sizeof base->why, "no%s%s%s controller", base->controllers & CGROUP_HAS_MEMORY ? "" : " memory",
+        snprintf(base->why, sizeof base->why, "no%s%s%s controller",
+                 base->controllers & CGROUP_HAS_MEMORY ? "" : " memory",
                  base->controllers & CGROUP_HAS_CPU ? "" : " cpu", base->controllers & CGROUP_HAS_PIDS ? "" : " pids");
     snprintf(base->remedy, sizeof base->remedy,
              geteuid() == 0 ? "mount the cgroup2 file system with the memory, cpu and pids controllers"
                             : "run it in a delegated group: systemd-run --user --scope -p Delegate=yes hotcell …");
 }
 
-int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **out,
-                     struct hc_err *err) {
+int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **out, struct hc_err *err)
+{
     cgroup_base_init(base);
     struct hierarchy *found = calloc(CGROUP_SLOTS, sizeof *found);
     struct cgroup_keeper *keeper = calloc(1, sizeof *keeper);
@@ -341,7 +414,8 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     }
     keeper->lock = keeper->warden = -1;
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) keeper->parent[slot] = -1;
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        keeper->parent[slot] = -1;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(keeper->name, sizeof keeper->name, "%s%d-%llx", prefix, (int)getpid(),
@@ -357,7 +431,8 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
         result = open_v2(base, keeper, found, owner, group);
     else
         snprintf(base->why, sizeof base->why, "no control group file system is mounted");
-    if (result == 0) result = open_warden_leaf(base, keeper, owner, group);
+    if (result == 0)
+        result = open_warden_leaf(base, keeper, owner, group);
     say_remedy(base);
     free(found);
     if (result < 0) {
@@ -373,27 +448,36 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
     return 0;
 }
 
-int cgroup_warden_fd(const struct cgroup_keeper *keeper) { return keeper ? keeper->warden : -1; }
+int cgroup_warden_fd(const struct cgroup_keeper *keeper)
+{
+    return keeper ? keeper->warden : -1;
+}
 
 /* A group that we stepped out of is entered again before its controllers can be taken back. */
-static void step_back(struct cgroup_base *base, struct cgroup_keeper *keeper) {
+static void step_back(struct cgroup_base *base, struct cgroup_keeper *keeper)
+{
     int parent = keeper->parent[CGROUP_UNIFIED];
     hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "-memory -cpu -pids");
     hc_write_file_at(parent, "cgroup.subtree_control", "-memory -cpu -pids");
     move_us(parent);
 }
 
-void cgroup_base_close(struct cgroup_base *base, struct cgroup_keeper *keeper) {
+void cgroup_base_close(struct cgroup_base *base, struct cgroup_keeper *keeper)
+{
     if (keeper) {
         hc_close(keeper->warden);
-        if (keeper->stepped_aside) step_back(base, keeper);
+        if (keeper->stepped_aside)
+            step_back(base, keeper);
         /* The hierarchy with the lock goes last: until then nobody takes the rest for stale. */
         for (int slot = CGROUP_SLOTS - 1; slot >= 0; slot--)
-            if (keeper->parent[slot] >= 0) remove_tree(keeper->parent[slot], keeper->name);
-        for (int slot = 0; slot < CGROUP_SLOTS; slot++) hc_close(keeper->parent[slot]);
+            if (keeper->parent[slot] >= 0)
+                remove_tree(keeper->parent[slot], keeper->name);
+        for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+            hc_close(keeper->parent[slot]);
         hc_close(keeper->lock);
         free(keeper);
     }
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) hc_close(base->dir[slot]);
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        hc_close(base->dir[slot]);
     cgroup_base_init(base);
 }

@@ -1,6 +1,7 @@
 /*
- * Landlock: what a process may do with files, whatever the mounts say, and that it can neither signal nor reach by abstract socket
- * anyone outside. Raw system calls; the numbers are the kernel's ABI, so that an older libc-dev does not hide newer rights.
+ * Landlock: what a process may do with files, whatever the mounts say, and that it can neither signal nor reach by
+ * abstract socket anyone outside. Raw system calls; the numbers are the kernel's ABI, so that an older libc-dev does
+ * not hide newer rights.
  */
 #ifndef HC_KERNEL_LANDLOCK_H
 #define HC_KERNEL_LANDLOCK_H

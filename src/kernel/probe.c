@@ -18,14 +18,26 @@ const struct probe_namespace probe_namespaces[] = {
 };
 const size_t probe_namespace_count = sizeof probe_namespaces / sizeof *probe_namespaces;
 
-int probe_namespace(const struct probe_namespace *kind) {
+int probe_namespace(const struct probe_namespace *kind)
+{
     pid_t pid = fork();
-    if (pid == 0) _exit(unshare(CLONE_NEWUSER | kind->flag) == 0 ? 0 : errno);
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWUSER | kind->flag) == 0 ? 0 : errno);
     int status;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -errno;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return -errno;
     return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
 }
 
-int probe_landlock(void) { return hc_landlock_abi(); }
-int probe_seccomp(struct hc_err *err) { return hc_seccomp_probe(err); }
-const char *probe_cgroup_word(unsigned mode) { return cgroup_mode_word(mode <= CGROUP_V2 ? mode : CGROUP_NONE); }
+int probe_landlock(void)
+{
+    return hc_landlock_abi();
+}
+int probe_seccomp(struct hc_err *err)
+{
+    return hc_seccomp_probe(err);
+}
+const char *probe_cgroup_word(unsigned mode)
+{
+    return cgroup_mode_word(mode <= CGROUP_V2 ? mode : CGROUP_NONE);
+}

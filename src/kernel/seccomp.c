@@ -10,7 +10,8 @@
 
 #include "seccomp_filter.h"
 
-int hc_seccomp_load(struct hc_err *err) {
+int hc_seccomp_load(struct hc_err *err)
+{
     struct sock_fprog program = {
         .len = sizeof seccomp_filter / sizeof *seccomp_filter,
         .filter = (struct sock_filter *)(uintptr_t)seccomp_filter,
@@ -20,7 +21,8 @@ int hc_seccomp_load(struct hc_err *err) {
     return 0;
 }
 
-int hc_seccomp_probe(struct hc_err *err) {
+int hc_seccomp_probe(struct hc_err *err)
+{
     static const uint32_t actions[] = {SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS};
     for (unsigned i = 0; i < sizeof actions / sizeof *actions; i++)
         if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &actions[i]) < 0)

@@ -1,12 +1,14 @@
 /*
- * Built and run at build time: turns the table in syscalls.h into a BPF program and prints it as a C header. The filter is thus
- * compiled once for each build; loading it at run time is one system call, and the programs that load it carry no compiler.
+ * Built and run at build time: turns the table in syscalls.h into a BPF program and prints it as a C header. The filter
+ * is thus compiled once for each build; loading it at run time is one system call, and the programs that load it carry
+ * no compiler.
  *
- * libseccomp resolves the names. It does not write the filter: its rules have one "otherwise" for the whole filter, and ours differ by
- * call (a refused family answers EAFNOSUPPORT, a refused flag EPERM, an unknown call ENOSYS). The program is a binary search over
- * ranges of numbers that are treated alike, with a short tail for each call that looks at its arguments: a fifth of the size of a
- * search over single numbers, which matters, because the kernel checks and compiles the whole program whenever a job loads it. Every
- * conditional jump skips at most one long jump, so no offset can overflow the eight bits that BPF has for them.
+ * libseccomp resolves the names. It does not write the filter: its rules have one "otherwise" for the whole filter, and
+ * ours differ by call (a refused family answers EAFNOSUPPORT, a refused flag EPERM, an unknown call ENOSYS). The
+ * program is a binary search over ranges of numbers that are treated alike, with a short tail for each call that looks
+ * at its arguments: a fifth of the size of a search over single numbers, which matters, because the kernel checks and
+ * compiles the whole program whenever a job loads it. Every conditional jump skips at most one long jump, so no offset
+ * can overflow the eight bits that BPF has for them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +64,8 @@ struct program {
     size_t length;
 };
 
-static size_t emit(struct program *program, unsigned short code, unsigned char jt, unsigned char jf, unsigned k) {
+static size_t emit(struct program *program, unsigned short code, unsigned char jt, unsigned char jf, unsigned k)
+{
     if (program->length == MAX_CODE) {
         fprintf(stderr, "seccomp_gen: the filter has outgrown %d instructions\n", MAX_CODE);
         exit(1);
@@ -71,19 +74,27 @@ static size_t emit(struct program *program, unsigned short code, unsigned char j
     return program->length++;
 }
 
-static void answer(struct program *program, unsigned action) { emit(program, BPF_RET | BPF_K, 0, 0, action); }
-static void answer_errno(struct program *program, int error) {
+static void answer(struct program *program, unsigned action)
+{
+    emit(program, BPF_RET | BPF_K, 0, 0, action);
+}
+static void answer_errno(struct program *program, int error)
+{
     answer(program, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA));
 }
-static void load(struct program *program, size_t offset) {
+static void load(struct program *program, size_t offset)
+{
     emit(program, BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)offset);
 }
-/* The kernel takes modes, flags and families as 32 bits; so does the filter (the low half: both architectures are little-endian). */
-static void load_argument(struct program *program, unsigned arg) {
+/* The kernel takes modes, flags and families as 32 bits; so does the filter (the low half: both architectures are
+ * little-endian). */
+static void load_argument(struct program *program, unsigned arg)
+{
     load(program, offsetof(struct seccomp_data, args) + 8 * (size_t)arg);
 }
 
-static void emit_tail(struct program *program, const struct entry *entry) {
+static void emit_tail(struct program *program, const struct entry *entry)
+{
     const struct rule *rule = entry->first;
     switch (rule->kind) {
     case RULE_ALLOW:
@@ -124,31 +135,38 @@ static void emit_tail(struct program *program, const struct entry *entry) {
     }
 }
 
-/* A range of numbers from `first` up to the next range's, all treated alike: by the rules of one call, or unknown (NULL). */
+/* A range of numbers from `first` up to the next range's, all treated alike: by the rules of one call, or unknown
+ * (NULL). */
 struct range {
     unsigned first;
     const struct entry *entry;
 };
 
-static bool alike(const struct entry *a, const struct entry *b) {
-    if (!a || !b) return a == b;
+static bool alike(const struct entry *a, const struct entry *b)
+{
+    if (!a || !b)
+        return a == b;
     return a->first->kind == b->first->kind && (a->first->kind == RULE_ALLOW || a->first->kind == RULE_DENY);
 }
 
-static size_t make_ranges(const struct entry *entries, size_t count, struct range *ranges) {
+static size_t make_ranges(const struct entry *entries, size_t count, struct range *ranges)
+{
     size_t length = 0;
     unsigned next = 0;
     for (size_t i = 0; i < count; i++) {
         unsigned number = (unsigned)entries[i].number;
-        if (number > next) ranges[length++] = (struct range){next, NULL};
-        if (length == 0 || !alike(ranges[length - 1].entry, &entries[i])) ranges[length++] = (struct range){number, &entries[i]};
+        if (number > next)
+            ranges[length++] = (struct range){next, NULL};
+        if (length == 0 || !alike(ranges[length - 1].entry, &entries[i]))
+            ranges[length++] = (struct range){number, &entries[i]};
         next = number + 1;
     }
     ranges[length++] = (struct range){next, NULL};
     return length;
 }
 
-static void emit_search(struct program *program, const struct range *ranges, size_t count) {
+static void emit_search(struct program *program, const struct range *ranges, size_t count)
+{
     if (count == 1) {
         if (ranges->entry)
             emit_tail(program, ranges->entry);
@@ -164,34 +182,40 @@ static void emit_search(struct program *program, const struct range *ranges, siz
     emit_search(program, ranges + half, count - half);
 }
 
-static int by_number(const void *a, const void *b) {
+static int by_number(const void *a, const void *b)
+{
     const struct entry *left = a, *right = b;
     return left->number - right->number;
 }
 
-static size_t collect(struct entry *entries) {
+static size_t collect(struct entry *entries)
+{
     size_t count = 0;
     for (size_t i = 0; i < RULES;) {
         size_t same = 1;
-        while (i + same < RULES && strcmp(rules[i].name, rules[i + same].name) == 0) same++;
+        while (i + same < RULES && strcmp(rules[i].name, rules[i + same].name) == 0)
+            same++;
         int number = seccomp_syscall_resolve_name(rules[i].name);
         if (number == __NR_SCMP_ERROR) {
             fprintf(stderr, "seccomp_gen: no system call is named %s\n", rules[i].name);
             exit(1);
         }
-        if (number >= 0) entries[count++] = (struct entry){number, &rules[i], same}; /* negative: not on this architecture */
+        if (number >= 0)
+            entries[count++] = (struct entry){number, &rules[i], same}; /* negative: not on this architecture */
         i += same;
     }
     qsort(entries, count, sizeof *entries, by_number);
     for (size_t i = 1; i < count; i++) {
-        if (entries[i].number != entries[i - 1].number) continue;
+        if (entries[i].number != entries[i - 1].number)
+            continue;
         fprintf(stderr, "seccomp_gen: %s stands in two places\n", entries[i].first->name);
         exit(1);
     }
     return count;
 }
 
-int main(void) {
+int main(void)
+{
     static struct program program;
     struct entry entries[RULES];
     struct range ranges[2 * RULES + 1];

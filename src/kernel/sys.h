@@ -39,8 +39,10 @@ struct hc_mount_attr {
 };
 
 /* A fork with namespaces: returns twice. cgroup < 0: stay in the parent's. *pidfd is written in the parent. */
-static inline pid_t hc_clone(uint64_t flags, int cgroup, int *pidfd) {
-    struct hc_clone_args args = {.flags = flags | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)pidfd, .exit_signal = SIGCHLD};
+static inline pid_t hc_clone(uint64_t flags, int cgroup, int *pidfd)
+{
+    struct hc_clone_args args = {
+        .flags = flags | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)pidfd, .exit_signal = SIGCHLD};
     if (cgroup >= 0) {
         args.flags |= HC_CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)cgroup;
@@ -48,22 +50,28 @@ static inline pid_t hc_clone(uint64_t flags, int cgroup, int *pidfd) {
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
 
-static inline int hc_open_tree(int dir, const char *path, unsigned flags) {
+static inline int hc_open_tree(int dir, const char *path, unsigned flags)
+{
     return (int)syscall(428 /* open_tree */, dir, path, flags);
 }
-static inline int hc_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags) {
+static inline int hc_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags)
+{
     return (int)syscall(429 /* move_mount */, from, from_path, to, to_path, flags);
 }
-static inline int hc_mount_setattr(int dir, const char *path, unsigned flags, const struct hc_mount_attr *attr) {
+static inline int hc_mount_setattr(int dir, const char *path, unsigned flags, const struct hc_mount_attr *attr)
+{
     return (int)syscall(442 /* mount_setattr */, dir, path, flags, attr, sizeof *attr);
 }
-static inline int hc_close_range(unsigned first, unsigned last, unsigned flags) {
+static inline int hc_close_range(unsigned first, unsigned last, unsigned flags)
+{
     return (int)syscall(436 /* close_range */, first, last, flags);
 }
-static inline int hc_pidfd_signal(int pidfd, int number) {
+static inline int hc_pidfd_signal(int pidfd, int number)
+{
     return (int)syscall(424 /* pidfd_send_signal */, pidfd, number, NULL, 0);
 }
-static inline int hc_pivot_root(const char *new_root, const char *put_old) {
+static inline int hc_pivot_root(const char *new_root, const char *put_old)
+{
     return (int)syscall(SYS_pivot_root, new_root, put_old);
 }
 

@@ -1,18 +1,18 @@
 /*
- * The seccomp allow-list, as one table. It is read by seccomp_gen.c at build time (libseccomp turns it into BPF) and by the attack
- * suite, which checks each number against it. Kept one call a line, grouped by what it is for.
+ * The seccomp allow-list, as one table. It is read by seccomp_gen.c at build time, which makes a BPF program of it, and by
+ * the attack suite, which checks each number against it. Kept one call a line, grouped by what it is for.
  *
- *   ALLOW(name)                       allowed
- *   DENY(name)                        known and refused: EPERM
- *   DENY_MASK(name, arg, mask, errno) allowed unless a bit of mask is set in that argument
- *   DENY_EQ(name, arg, value, errno)  allowed unless the argument (its low 32 bits) has that value
- *   ONLY_EQ(name, arg, value, errno)  refused with errno unless the argument has one of the values given by lines like this
- *   DENY_CREATE(name, flags, mode, m) allowed unless O_CREAT is in argument `flags` and a bit of m in argument `mode`
+ *   ALLOW(name)                        allowed
+ *   DENY(name)                         known and refused: EPERM
+ *   DENY_MASK(name, arg, mask, errno)  allowed unless a bit of mask is set in that argument
+ *   DENY_EQ(name, arg, value, errno)   allowed unless the argument (its low 32 bits) has that value
+ *   ONLY_EQ(name, arg, value, errno)   refused unless the argument has the value of one of the call's lines
+ *   DENY_CREATE(name, flags, mode, m)  allowed unless O_CREAT is in argument `flags` and a bit of m in argument `mode`
  *
- * Whatever is not named answers ENOSYS: calls newer than this table, which programs know how to do without. clone3 is left out on
- * purpose: its flags lie in memory where a filter cannot look, and the C library falls back to clone. A foreign architecture
- * (int 0x80, x32) ends the process. Many denied calls need capabilities that a guest has not got in any case; the table is the
- * second lock on those doors, not the only one.
+ * Whatever is not named answers ENOSYS: calls newer than this table, which programs know how to do without. clone3 is
+ * left out on purpose: its flags lie in memory where a filter cannot look, and the C library falls back to clone. A
+ * foreign architecture (int 0x80, x32) ends the process. Many denied calls need capabilities that a guest has not got
+ * in any case; the table is the second lock on those doors, not the only one.
  */
 
 /* files */
@@ -101,7 +101,8 @@ ALLOW(write)
 ALLOW(writev)
 ALLOW(name_to_handle_at)
 
-/* Files that run as someone else are of no use in a cell, and on a writable host folder they would be a gift to the host's users. */
+/* Files that run as someone else are of no use in a cell, and on a writable host folder they would be a gift to the
+ * host's users. */
 DENY_MASK(chmod, 1, 06000, EPERM)
 DENY_MASK(fchmod, 1, 06000, EPERM)
 DENY_MASK(fchmodat, 2, 06000, EPERM)

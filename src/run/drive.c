@@ -2,11 +2,12 @@
  * See drive.h. The life of a run, as the messages tell it:
  *
  *   CELL_NEW, JOB_START (sent together; the warden lets the job wait for the cell)
- *   JOB_STARTED … JOB_ENDED; then the next stage, which first sweeps away what the last one left running; then the collect helper
- *   CELL_DESTROY … CELL_GONE: everything that could hold a pipe open is dead
- *   end of file on every pipe: the output is whole
+ *   JOB_STARTED … JOB_ENDED; then the next stage, which first sweeps away what the last one left running; then the
+ * collect helper CELL_DESTROY … CELL_GONE: everything that could hold a pipe open is dead end of file on every pipe:
+ * the output is whole
  *
- * Output is read as it comes and never limits anything but itself: past its cap it is counted, past sixteen times the cap the run is ended.
+ * Output is read as it comes and never limits anything but itself: past its cap it is counted, past sixteen times the
+ * cap the run is ended.
  */
 #include "run/drive.h"
 
@@ -43,7 +44,8 @@ struct drive {
     const struct drive_options *options;
     struct result *result;
     struct stream *streams;
-    struct capture (*captures)[2]; /* of each stage, stdout and stderr: a pipe may still be draining when the next stage starts */
+    struct capture (
+        *captures)[2]; /* of each stage, stdout and stderr: a pipe may still be draining when the next stage starts */
     struct feed feed;
     bool feeding, cancelled, collecting, destroyed, gone, ended;
     size_t stage; /* the current one */
@@ -52,26 +54,33 @@ struct drive {
     struct hc_watch *warden_watch, *cancel_watch;
 };
 
-static void fail(struct drive *drive, int code, const char *what) {
+static void fail(struct drive *drive, int code, const char *what)
+{
     hc_fail_errno(&drive->failure, HC_CLASS_OURS, code, "%s", what);
     drive->ended = true;
 }
 
-static void send_message(struct drive *drive, struct warden_message *message, const int *fds, size_t count) {
+static void send_message(struct drive *drive, struct warden_message *message, const int *fds, size_t count)
+{
     message->protocol = WARDEN_PROTOCOL;
     message->cell = CELL_ID;
     int result = hc_send_fds(drive->warden, message, sizeof *message, fds, count);
-    if (result < 0) fail(drive, -result, "talking to the warden");
+    if (result < 0)
+        fail(drive, -result, "talking to the warden");
 }
 
-static void end_job(struct drive *drive, enum job_end reason) {
+static void end_job(struct drive *drive, enum job_end reason)
+{
     struct warden_message message = {.type = WARDEN_JOB_KILL, .job = drive->stage, .reason = reason};
-    if (drive->collecting) message.job = COLLECT_JOB;
+    if (drive->collecting)
+        message.job = COLLECT_JOB;
     send_message(drive, &message, NULL, 0);
 }
 
-static void destroy_cell(struct drive *drive) {
-    if (drive->destroyed) return;
+static void destroy_cell(struct drive *drive)
+{
+    if (drive->destroyed)
+        return;
     drive->destroyed = true;
     struct warden_message message = {.type = WARDEN_CELL_DESTROY};
     send_message(drive, &message, NULL, 0);
@@ -79,7 +88,8 @@ static void destroy_cell(struct drive *drive) {
 
 /* ---- output ---- */
 
-static void close_stream(struct stream *stream) {
+static void close_stream(struct stream *stream)
+{
     for (struct stream **at = &stream->drive->streams; *at; at = &(*at)->next)
         if (*at == stream) {
             *at = stream->next;
@@ -90,7 +100,8 @@ static void close_stream(struct stream *stream) {
     free(stream);
 }
 
-static void take_output(struct stream *stream, const char *data, size_t length) {
+static void take_output(struct stream *stream, const char *data, size_t length)
+{
     struct drive *drive = stream->drive;
     struct capture *capture = stream->capture;
     uint64_t before = capture->total;
@@ -100,35 +111,42 @@ static void take_output(struct stream *stream, const char *data, size_t length) 
     }
     if (drive->options->output && before < capture->cap) {
         size_t shown = capture->cap - before < length ? (size_t)(capture->cap - before) : length;
-        if (drive->options->output(drive->options->output_data, stream->number, data, shown) != 0 && !drive->cancelled) {
+        if (drive->options->output(drive->options->output_data, stream->number, data, shown) != 0 &&
+            !drive->cancelled) {
             drive->cancelled = true;
             end_job(drive, JOB_CANCELLED);
         }
     }
     uint64_t ceiling = (uint64_t)capture->cap * DRIVE_OUTPUT_FACTOR;
-    if (before <= ceiling && capture->total > ceiling && stream->job == drive->stage) end_job(drive, JOB_OUTPUT);
+    if (before <= ceiling && capture->total > ceiling && stream->job == drive->stage)
+        end_job(drive, JOB_OUTPUT);
 }
 
-static void on_stream(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_stream(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)events;
     struct stream *stream = data;
     struct drive *drive = stream->drive;
     char bytes[65536];
     ssize_t count = read(fd, bytes, sizeof bytes);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
     if (count <= 0) {
         close_stream(stream);
     } else if (stream->capture) {
         take_output(stream, bytes, (size_t)count);
     } else {
-        if (collected_add(&drive->collected, bytes, (size_t)count, NULL) < 0) drive->result->files_skipped++;
+        if (collected_add(&drive->collected, bytes, (size_t)count, NULL) < 0)
+            drive->result->files_skipped++;
     }
 }
 
 /* A pipe whose write end goes to the guest; the end to send is stored in *write_end. */
-static int open_stream(struct drive *drive, struct capture *capture, int number, uint64_t job, int *write_end) {
+static int open_stream(struct drive *drive, struct capture *capture, int number, uint64_t job, int *write_end)
+{
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
     struct stream *stream = calloc(1, sizeof *stream);
     if (stream) {
         *stream = (struct stream){.drive = drive, .capture = capture, .fd = ends[0], .number = number, .job = job};
@@ -149,18 +167,23 @@ static int open_stream(struct drive *drive, struct capture *capture, int number,
 
 /* ---- input ---- */
 
-static int open_input(struct drive *drive, const struct plan_stage *stage) {
-    if (stage->compile) return open("/dev/null", O_RDONLY | O_CLOEXEC);
+static int open_input(struct drive *drive, const struct plan_stage *stage)
+{
+    if (stage->compile)
+        return open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (drive->options->input < 0) {
         const struct blob *input = &drive->plan->request->input;
-        if (input->length == 0) return open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (input->length == 0)
+            return open("/dev/null", O_RDONLY | O_CLOEXEC);
         /* A sealed memory file: nothing to pump, so a guest that never reads it keeps nobody waiting. */
         int fd = hc_memfd_sealed("stdin", input->data, input->length);
-        if (fd >= 0) lseek(fd, 0, SEEK_SET);
+        if (fd >= 0)
+            lseek(fd, 0, SEEK_SET);
         return fd;
     }
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
     int result = feed_start(&drive->feed, drive->loop, drive->options->input, ends[1]);
     if (result < 0) {
         hc_close(ends[0]);
@@ -170,25 +193,32 @@ static int open_input(struct drive *drive, const struct plan_stage *stage) {
     return ends[0];
 }
 
-static void stop_feeding(struct drive *drive) {
-    if (drive->feeding) feed_stop(&drive->feed);
+static void stop_feeding(struct drive *drive)
+{
+    if (drive->feeding)
+        feed_stop(&drive->feed);
     drive->feeding = false;
 }
 
 /* ---- jobs ---- */
 
-static int argument_block(const char *cwd, const struct words *argv, const struct words *env) {
+static int argument_block(const char *cwd, const struct words *argv, const struct words *env)
+{
     struct hc_buf buf = HC_BUF_INIT(4 << 20);
     hc_buf_add(&buf, cwd, strlen(cwd) + 1);
-    for (size_t i = 0; i < argv->count; i++) hc_buf_add(&buf, argv->item[i], strlen(argv->item[i]) + 1);
-    for (size_t i = 0; env && i < env->count; i++) hc_buf_add(&buf, env->item[i], strlen(env->item[i]) + 1);
+    for (size_t i = 0; i < argv->count; i++)
+        hc_buf_add(&buf, argv->item[i], strlen(argv->item[i]) + 1);
+    for (size_t i = 0; env && i < env->count; i++)
+        hc_buf_add(&buf, env->item[i], strlen(env->item[i]) + 1);
     int fd = hc_buf_status(&buf);
-    if (fd == 0) fd = hc_memfd_sealed("hotcell-arguments", buf.data, buf.length);
+    if (fd == 0)
+        fd = hc_memfd_sealed("hotcell-arguments", buf.data, buf.length);
     hc_buf_release(&buf);
     return fd;
 }
 
-static void start_stage(struct drive *drive) {
+static void start_stage(struct drive *drive)
+{
     const struct plan_stage *stage = &drive->plan->stages[drive->stage];
     struct run_stage *record = &drive->result->stages[drive->stage];
     drive->result->stage_count = drive->stage + 1;
@@ -196,7 +226,8 @@ static void start_stage(struct drive *drive) {
     record->compile = stage->compile;
     record->limits = stage->limits;
     struct capture *captures = drive->captures[drive->stage];
-    for (int i = 0; i < 2; i++) capture_init(&captures[i], stage->limits.value[LIMIT_OUTPUT]);
+    for (int i = 0; i < 2; i++)
+        capture_init(&captures[i], stage->limits.value[LIMIT_OUTPUT]);
 
     int fds[5] = {-1, -1, -1, -1, -1};
     int result = open_stream(drive, &captures[1], 2, drive->stage, &fds[2]);
@@ -204,8 +235,10 @@ static void start_stage(struct drive *drive) {
         result = (fds[1] = fcntl(fds[2], F_DUPFD_CLOEXEC, 3)) < 0 ? -errno : 0;
     else if (result == 0)
         result = open_stream(drive, &captures[0], 1, drive->stage, &fds[1]);
-    if (result == 0) result = fds[0] = open_input(drive, stage);
-    if (result >= 0) result = fds[3] = argument_block(drive->plan->cell.work_dir, &stage->argv, &drive->plan->env);
+    if (result == 0)
+        result = fds[0] = open_input(drive, stage);
+    if (result >= 0)
+        result = fds[3] = argument_block(drive->plan->cell.work_dir, &stage->argv, &drive->plan->env);
     struct warden_message message = {.type = WARDEN_JOB_START, .job = drive->stage};
     message.job_spec.kind = JOB_PROGRAM;
     message.job_spec.sweep = drive->stage > 0;
@@ -220,17 +253,21 @@ static void start_stage(struct drive *drive) {
         send_message(drive, &message, fds, fds[4] >= 0 ? 5 : 4);
     else
         fail(drive, -result, "preparing a stage");
-    for (int i = 0; i < 4; i++) hc_close(fds[i]);
+    for (int i = 0; i < 4; i++)
+        hc_close(fds[i]);
 }
 
-static void start_collecting(struct drive *drive) {
+static void start_collecting(struct drive *drive)
+{
     const struct words *patterns = &drive->plan->request->collect;
     drive->collecting = true;
     collected_init(&drive->collected, DRIVE_COLLECT_LIMIT);
     int fds[4] = {open("/dev/null", O_RDWR | O_CLOEXEC), -1, -1, -1};
     int result = open_stream(drive, NULL, 1, COLLECT_JOB, &fds[1]);
-    if (result == 0) result = fds[2] = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
-    if (result >= 0) result = fds[3] = argument_block(drive->plan->cell.work_dir, patterns, NULL);
+    if (result == 0)
+        result = fds[2] = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
+    if (result >= 0)
+        result = fds[3] = argument_block(drive->plan->cell.work_dir, patterns, NULL);
     struct warden_message message = {.type = WARDEN_JOB_START, .job = COLLECT_JOB};
     message.job_spec.kind = JOB_COLLECT;
     message.job_spec.sweep = 1;
@@ -243,19 +280,24 @@ static void start_collecting(struct drive *drive) {
         send_message(drive, &message, fds, 4);
     else
         fail(drive, -result, "collecting files");
-    for (int i = 0; i < 4; i++) hc_close(fds[i]);
+    for (int i = 0; i < 4; i++)
+        hc_close(fds[i]);
 }
 
 /* ---- what the warden says ---- */
 
-static void on_job_ended(struct drive *drive, const struct warden_message *message) {
+static void on_job_ended(struct drive *drive, const struct warden_message *message)
+{
     if (message->job == COLLECT_JOB) {
-        /* What came is kept. A guest that spoils its own collection (too little memory for it, say) does not make the run our fault. */
-        if (message->facts.end != JOB_EXITED || message->facts.exit_code != 0) drive->result->files_skipped++;
+        /* What came is kept. A guest that spoils its own collection (too little memory for it, say) does not make the
+         * run our fault. */
+        if (message->facts.end != JOB_EXITED || message->facts.exit_code != 0)
+            drive->result->files_skipped++;
         destroy_cell(drive);
         return;
     }
-    if (message->job != drive->stage) return;
+    if (message->job != drive->stage)
+        return;
     struct run_stage *stage = &drive->result->stages[drive->stage];
     stop_feeding(drive);
     stage->facts = message->facts;
@@ -273,25 +315,29 @@ static void on_job_ended(struct drive *drive, const struct warden_message *messa
     }
 }
 
-static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)events;
     struct drive *drive = data;
     struct warden_message message;
     size_t count = 0;
     ssize_t size = hc_recv_fds(fd, &message, sizeof message, NULL, 0, &count);
-    if (size == -EAGAIN || size == -EINTR) return;
+    if (size == -EAGAIN || size == -EINTR)
+        return;
     if (size != (ssize_t)sizeof message || message.protocol != WARDEN_PROTOCOL) {
         fail(drive, size < 0 ? (int)-size : EPIPE, "the warden died");
         return;
     }
-    if (message.cell != CELL_ID) return;
+    if (message.cell != CELL_ID)
+        return;
     switch (message.type) {
     case WARDEN_CELL_FAILED:
         drive->failure = message.err;
         drive->ended = true;
         break;
     case WARDEN_JOB_STARTED:
-        if (message.job == drive->stage) drive->result->stages[drive->stage].started = true;
+        if (message.job == drive->stage)
+            drive->result->stages[drive->stage].started = true;
         break;
     case WARDEN_JOB_ENDED:
         on_job_ended(drive, &message);
@@ -304,7 +350,8 @@ static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
     }
 }
 
-static void on_cancel(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_cancel(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)fd, (void)events;
     struct drive *drive = data;
     hc_watch_remove(drive->cancel_watch);
@@ -313,33 +360,41 @@ static void on_cancel(struct hc_loop *loop, int fd, uint32_t events, void *data)
     end_job(drive, JOB_CANCELLED);
 }
 
-static int begin(struct drive *drive) {
+static int begin(struct drive *drive)
+{
     drive->loop = hc_loop_new();
     drive->result->stages = calloc(drive->plan->stage_count, sizeof *drive->result->stages);
     drive->captures = calloc(drive->plan->stage_count, sizeof *drive->captures);
-    if (!drive->loop || !drive->result->stages || !drive->captures) return -ENOMEM;
+    if (!drive->loop || !drive->result->stages || !drive->captures)
+        return -ENOMEM;
     drive->warden_watch = hc_loop_watch(drive->loop, drive->warden, EPOLLIN, on_warden, drive);
-    if (!drive->warden_watch) return -errno;
+    if (!drive->warden_watch)
+        return -errno;
     if (drive->options->cancel >= 0) {
         drive->cancel_watch = hc_loop_watch(drive->loop, drive->options->cancel, EPOLLIN, on_cancel, drive);
-        if (!drive->cancel_watch) return -errno;
+        if (!drive->cancel_watch)
+            return -errno;
     }
     const struct plan *plan = drive->plan;
     struct warden_message message = {.type = WARDEN_CELL_NEW, .cell_spec = plan->cell};
     hc_cleanup_fd int mounts = -1;
     if (plan->cell.mount_count) {
         mounts = hc_memfd_sealed("hotcell-mounts", plan->mounts, plan->cell.mount_count * sizeof *plan->mounts);
-        if (mounts < 0) return mounts;
+        if (mounts < 0)
+            return mounts;
     }
     send_message(drive, &message, &mounts, mounts >= 0 ? 1 : 0);
-    if (!drive->ended) start_stage(drive);
+    if (!drive->ended)
+        start_stage(drive);
     return 0;
 }
 
-static void finish(struct drive *drive) {
+static void finish(struct drive *drive)
+{
     struct result *result = drive->result;
     stop_feeding(drive);
-    while (drive->streams) close_stream(drive->streams);
+    while (drive->streams)
+        close_stream(drive->streams);
     hc_watch_remove(drive->warden_watch);
     hc_watch_remove(drive->cancel_watch);
     hc_loop_free(drive->loop);
@@ -355,7 +410,8 @@ static void finish(struct drive *drive) {
     free(drive->captures);
     if (drive->collecting) {
         uint64_t spoiled = result->files_skipped;
-        if (collected_finish(&drive->collected, result, NULL) < 0) spoiled++;
+        if (collected_finish(&drive->collected, result, NULL) < 0)
+            spoiled++;
         result->files_skipped += spoiled;
         collected_release(&drive->collected);
     }
@@ -363,13 +419,16 @@ static void finish(struct drive *drive) {
 }
 
 int drive_run(int warden, const struct plan *plan, const struct drive_options *options, struct result *result,
-              struct hc_err *err) {
+              struct hc_err *err)
+{
     struct drive drive = {.warden = warden, .plan = plan, .options = options, .result = result};
     int status = begin(&drive);
-    if (status < 0) fail(&drive, -status, "starting the run");
+    if (status < 0)
+        fail(&drive, -status, "starting the run");
     while (!drive.ended && !(drive.gone && !drive.streams)) {
         status = hc_loop_turn(drive.loop, -1);
-        if (status < 0 && status != -EINTR) fail(&drive, -status, "waiting for events");
+        if (status < 0 && status != -EINTR)
+            fail(&drive, -status, "waiting for events");
     }
     finish(&drive);
     (void)err;

@@ -1,6 +1,6 @@
 /*
- * Driving a run: sends a plan's stages to a warden one after another, carries stdin, stdout and stderr, and makes the result from what the
- * warden reports. One run at a time on one loop; the server will have a drive for each run.
+ * Driving a run: sends a plan's stages to a warden one after another, carries stdin, stdout and stderr, and makes the
+ * result from what the warden reports. One run at a time on one loop; the server will have a drive for each run.
  */
 #ifndef HC_RUN_DRIVE_H
 #define HC_RUN_DRIVE_H
@@ -13,8 +13,8 @@ enum { DRIVE_OUTPUT_FACTOR = 16, DRIVE_COLLECT_LIMIT = 64 << 20 };
 typedef int (*drive_output_fn)(void *data, int stream, const char *bytes, size_t length);
 
 struct drive_options {
-    int input;            /* fd to feed stdin from, or -1: the request's own */
-    int cancel;           /* becomes readable when the run is to be ended, or -1 */
+    int input;  /* fd to feed stdin from, or -1: the request's own */
+    int cancel; /* becomes readable when the run is to be ended, or -1 */
     drive_output_fn output;
     void *output_data;
 };

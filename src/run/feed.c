@@ -1,4 +1,5 @@
-/* See feed.h. At any time exactly one of the two ends is watched: the source while the buffer is empty, the sink while it is not. */
+/* See feed.h. At any time exactly one of the two ends is watched: the source while the buffer is empty, the sink while
+ * it is not. */
 #include "run/feed.h"
 
 #include "base/fd.h"
@@ -7,7 +8,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-void feed_stop(struct feed *feed) {
+void feed_stop(struct feed *feed)
+{
     hc_watch_remove(feed->source_watch);
     hc_watch_remove(feed->sink_watch);
     feed->source_watch = feed->sink_watch = NULL;
@@ -15,8 +17,10 @@ void feed_stop(struct feed *feed) {
     feed->source = -1;
 }
 
-/* A write to a pipe without readers, without its signal: the process, and what it does about SIGPIPE, belong to the library's caller. */
-static ssize_t write_quietly(int fd, const char *data, size_t length) {
+/* A write to a pipe without readers, without its signal: the process, and what it does about SIGPIPE, belong to the
+ * library's caller. */
+static ssize_t write_quietly(int fd, const char *data, size_t length)
+{
     sigset_t pipe_signal, before, pending;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
@@ -34,28 +38,34 @@ static ssize_t write_quietly(int fd, const char *data, size_t length) {
 
 static void advance(struct feed *feed, bool source_ready);
 
-static void on_source(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_source(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)fd, (void)events;
     advance(data, true);
 }
 
-static void on_sink(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_sink(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)fd, (void)events;
     struct feed *feed = data;
     if (feed->length == 0) { /* watched for errors only: the reader has gone */
-        if (events & EPOLLERR) feed_stop(feed);
+        if (events & EPOLLERR)
+            feed_stop(feed);
         return;
     }
     advance(feed, feed->always_ready);
 }
 
-static void advance(struct feed *feed, bool source_ready) {
+static void advance(struct feed *feed, bool source_ready)
+{
     for (;;) {
         if (feed->length == 0) {
-            if (!source_ready) break;
+            if (!source_ready)
+                break;
             source_ready = feed->always_ready;
             ssize_t count = read(feed->source, feed->data, sizeof feed->data);
-            if (count < 0 && (errno == EINTR || errno == EAGAIN)) break;
+            if (count < 0 && (errno == EINTR || errno == EAGAIN))
+                break;
             if (count <= 0) {
                 feed_stop(feed);
                 return;
@@ -64,7 +74,8 @@ static void advance(struct feed *feed, bool source_ready) {
             feed->length = (size_t)count;
         }
         ssize_t count = write_quietly(feed->sink, feed->data + feed->start, feed->length);
-        if (count == -EAGAIN || count == -EINTR) break;
+        if (count == -EAGAIN || count == -EINTR)
+            break;
         if (count < 0) {
             feed_stop(feed);
             return;
@@ -72,11 +83,13 @@ static void advance(struct feed *feed, bool source_ready) {
         feed->start += (size_t)count;
         feed->length -= (size_t)count;
     }
-    if (feed->source_watch) hc_watch_set(feed->source_watch, feed->length ? 0 : EPOLLIN);
+    if (feed->source_watch)
+        hc_watch_set(feed->source_watch, feed->length ? 0 : EPOLLIN);
     hc_watch_set(feed->sink_watch, feed->length || feed->always_ready ? EPOLLOUT : 0);
 }
 
-int feed_start(struct feed *feed, struct hc_loop *loop, int source, int sink) {
+int feed_start(struct feed *feed, struct hc_loop *loop, int source, int sink)
+{
     feed->loop = loop;
     feed->source = source;
     feed->sink = sink;

@@ -9,7 +9,7 @@
 struct feed {
     struct hc_loop *loop;
     struct hc_watch *source_watch, *sink_watch;
-    int source, sink; /* sink is owned; source is the caller's */
+    int source, sink;  /* sink is owned; source is the caller's */
     bool always_ready; /* a regular file: epoll does not take it, and it never makes one wait */
     size_t start, length;
     char data[65536];

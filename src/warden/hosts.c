@@ -1,5 +1,5 @@
-/* See hosts.h. A file system that cannot do idmapped mounts (tmpfs before Linux 6.3, overlay, network file systems) is mounted plain: then the guest
- * has the rights of a stranger. */
+/* See hosts.h. A file system that cannot do idmapped mounts (tmpfs before Linux 6.3, overlay, network file systems) is
+ * mounted plain: then the guest has the rights of a stranger. */
 #include "warden/hosts.h"
 
 #include "base/fd.h"
@@ -12,48 +12,61 @@
 
 enum { FIRST_GUEST = 2 }; /* the first cell's guest, in the warden's user namespace: see cell_begin */
 
-/* A user namespace whose maps say: what is `from` on the disk is `to` here. It needs a process only until its fd is open. */
-static int map_namespace(uid_t from_uid, gid_t from_gid, uint64_t to_uid, uint64_t to_gid) {
+/* A user namespace whose maps say: what is `from` on the disk is `to` here. It needs a process only until its fd is
+ * open. */
+static int map_namespace(uid_t from_uid, gid_t from_gid, uint64_t to_uid, uint64_t to_gid)
+{
     int pidfd = -1;
     pid_t pid = hc_clone(CLONE_NEWUSER, -1, &pidfd);
     if (pid == 0)
-        for (;;) pause();
-    if (pid < 0) return -errno;
+        for (;;)
+            pause();
+    if (pid < 0)
+        return -errno;
     char path[64], text[64];
     snprintf(path, sizeof path, "/proc/%d/uid_map", (int)pid);
     snprintf(text, sizeof text, "%u %" PRIu64 " 1\n", (unsigned)from_uid, to_uid);
     int result = hc_write_file_at(AT_FDCWD, path, text);
     snprintf(path, sizeof path, "/proc/%d/gid_map", (int)pid);
     snprintf(text, sizeof text, "%u %" PRIu64 " 1\n", (unsigned)from_gid, to_gid);
-    if (result == 0) result = hc_write_file_at(AT_FDCWD, path, text);
+    if (result == 0)
+        result = hc_write_file_at(AT_FDCWD, path, text);
     snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
-    if (result == 0 && (result = open(path, O_RDONLY | O_CLOEXEC)) < 0) result = -errno;
+    if (result == 0 && (result = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        result = -errno;
     hc_pidfd_signal(pidfd, SIGKILL);
     waitpid(pid, NULL, 0);
     hc_close(pidfd);
     return result;
 }
 
-static int open_host(const char *path, bool writable, const struct uid_plan *uids, struct hc_err *err) {
+static int open_host(const char *path, bool writable, const struct uid_plan *uids, struct hc_err *err)
+{
     hc_cleanup_fd int tree = hc_open_tree(AT_FDCWD, path, HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
     struct stat st;
-    if (tree < 0 || fstat(tree, &st) < 0) return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening %s", path);
+    if (tree < 0 || fstat(tree, &st) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening %s", path);
     if (!writable || (st.st_uid != 0 && st.st_gid != 0)) {
-        hc_cleanup_fd int space = map_namespace(st.st_uid, st.st_gid, uids->uid_base + FIRST_GUEST, uids->gid_base + FIRST_GUEST);
+        hc_cleanup_fd int space =
+            map_namespace(st.st_uid, st.st_gid, uids->uid_base + FIRST_GUEST, uids->gid_base + FIRST_GUEST);
         struct hc_mount_attr map = {.attr_set = HC_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)(space < 0 ? 0 : space)};
-        if (space >= 0 && hc_mount_setattr(tree, "", AT_EMPTY_PATH | HC_AT_RECURSIVE, &map) < 0 && errno != EINVAL && errno != EPERM)
+        if (space >= 0 && hc_mount_setattr(tree, "", AT_EMPTY_PATH | HC_AT_RECURSIVE, &map) < 0 && errno != EINVAL &&
+            errno != EPERM)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "mapping the owner of %s", path);
     }
-    struct hc_mount_attr attr = {.attr_set = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (writable ? 0 : HC_MOUNT_ATTR_RDONLY)};
+    struct hc_mount_attr attr = {.attr_set = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV |
+                                             (writable ? 0 : HC_MOUNT_ATTR_RDONLY)};
     if (hc_mount_setattr(tree, "", AT_EMPTY_PATH | HC_AT_RECURSIVE, &attr) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "restricting the mount of %s", path);
     return HC_TAKE_FD(tree);
 }
 
-int hosts_open(const struct image_plan *plan, const struct uid_plan *uids, int *fds, struct hc_err *err) {
+int hosts_open(const struct image_plan *plan, const struct uid_plan *uids, int *fds, struct hc_err *err)
+{
     for (size_t i = 0; i < plan->host_count; i++) {
         fds[i] = open_host(plan->host[i], plan->host_writable[i], uids, err);
-        if (fds[i] < 0) return fds[i];
+        if (fds[i] < 0)
+            return fds[i];
     }
     return 0;
 }

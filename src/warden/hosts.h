@@ -1,7 +1,8 @@
 /*
- * Host folders that are to be mounted into cells, as real root can hand them down: detached, read-only where they are allowed for reading alone, and with the
- * owner of each folder shown as the guest (an idmapped mount), so that what is allowed is also usable. The host's root is shown as the guest
- * only where nothing can be written: otherwise a guest could leave programs behind that run as root.
+ * Host folders that are to be mounted into cells, as real root can hand them down: detached, read-only where they are
+ * allowed for reading alone, and with the owner of each folder shown as the guest (an idmapped mount), so that what is
+ * allowed is also usable. The host's root is shown as the guest only where nothing can be written: otherwise a guest
+ * could leave programs behind that run as root.
  */
 #ifndef HC_WARDEN_HOSTS_H
 #define HC_WARDEN_HOSTS_H

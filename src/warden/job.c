@@ -1,6 +1,7 @@
 /*
- * One job: from the fork that enters the cell to the facts about its end. Every fact is the kernel's: the exit status comes from waitid on the
- * pidfd, the counters from the job's own control group. Why it was ended is what the warden itself decided, or a counter that rose.
+ * One job: from the fork that enters the cell to the facts about its end. Every fact is the kernel's: the exit status
+ * comes from waitid on the pidfd, the counters from the job's own control group. Why it was ended is what the warden
+ * itself decided, or a counter that rose.
  */
 #include "base/fd.h"
 #include "kernel/sys.h"
@@ -14,24 +15,30 @@
 
 enum { OOM_CHECKS = 100, OOM_CHECK_US = 2000, CPU_CHECK_LEAST_US = 2000 };
 
-struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count) {
+struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count)
+{
     struct held_job *job = calloc(1, sizeof *job);
-    if (!job) return NULL;
+    if (!job)
+        return NULL;
     job->cell = cell;
     job->id = id;
     job->spec = *spec;
     job->pidfd = job->report = job->oom = -1;
-    for (size_t i = 0; i < 5; i++) job->fds[i] = i < count ? HC_TAKE_FD(fds[i]) : -1;
+    for (size_t i = 0; i < 5; i++)
+        job->fds[i] = i < count ? HC_TAKE_FD(fds[i]) : -1;
     job->next = cell->jobs;
     cell->jobs = job;
     return job;
 }
 
-static void close_fds(struct held_job *job) {
-    for (size_t i = 0; i < 5; i++) job->fds[i] = hc_close(job->fds[i]);
+static void close_fds(struct held_job *job)
+{
+    for (size_t i = 0; i < 5; i++)
+        job->fds[i] = hc_close(job->fds[i]);
 }
 
-static void job_free(struct held_job *job) {
+static void job_free(struct held_job *job)
+{
     for (struct held_job **at = &job->cell->jobs; *at; at = &(*at)->next)
         if (*at == job) {
             *at = job->next;
@@ -50,7 +57,8 @@ static void job_free(struct held_job *job) {
     free(job);
 }
 
-void job_refuse(struct held_job *job, const struct hc_err *err) {
+void job_refuse(struct held_job *job, const struct hc_err *err)
+{
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id, .err = *err};
     message.facts.end = JOB_NOT_STARTED;
     message.facts.exit_code = -1;
@@ -58,21 +66,29 @@ void job_refuse(struct held_job *job, const struct hc_err *err) {
     job_free(job);
 }
 
-void job_end(struct held_job *job, enum job_end reason) {
-    if (job->end == JOB_EXITED) job->end = reason;
+void job_end(struct held_job *job, enum job_end reason)
+{
+    if (job->end == JOB_EXITED)
+        job->end = reason;
     cell_kill(&job->cell->cell);
-    if (job->group && job->group != &job->cell->cell.group) cgroup_kill(job->group);
+    if (job->group && job->group != &job->cell->cell.group)
+        cgroup_kill(job->group);
 }
 
 /* ---- facts ---- */
 
-static uint64_t microseconds(const struct timeval *time) {
+static uint64_t microseconds(const struct timeval *time)
+{
     return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
 }
 
-static uint64_t less(uint64_t value, uint64_t other) { return value > other ? value - other : 0; }
+static uint64_t less(uint64_t value, uint64_t other)
+{
+    return value > other ? value - other : 0;
+}
 
-static void gather(struct held_job *job, const siginfo_t *info, const struct rusage *usage, struct job_facts *facts) {
+static void gather(struct held_job *job, const siginfo_t *info, const struct rusage *usage, struct job_facts *facts)
+{
     const struct cgroup_base *base = &job->cell->warden->host.cgroups;
     struct cgroup_stats stats;
     cgroup_stats(base, job->group, &stats);
@@ -109,12 +125,15 @@ static void gather(struct held_job *job, const siginfo_t *info, const struct rus
 /* ---- events ---- */
 
 /* The child's pipe: end of file when it has exec'ed, an error when it could not. */
-static void read_report(struct held_job *job) {
-    if (job->report < 0) return;
+static void read_report(struct held_job *job)
+{
+    if (job->report < 0)
+        return;
     struct hc_err err;
     ssize_t count = hc_read_full(job->report, &err, sizeof err);
     if (count == (ssize_t)sizeof err && err.code > 0) {
-        err.field[sizeof err.field - 1] = err.message[sizeof err.message - 1] = err.remedy[sizeof err.remedy - 1] = '\0';
+        err.field[sizeof err.field - 1] = err.message[sizeof err.message - 1] = err.remedy[sizeof err.remedy - 1] =
+            '\0';
         job->err = err;
     } else if (count == 0 && job->spec.kind == JOB_PROGRAM) {
         job->exec_at = hc_now();
@@ -124,22 +143,26 @@ static void read_report(struct held_job *job) {
     job->report = hc_close(job->report);
 }
 
-static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)fd, (void)events;
     struct held_job *job = data;
     read_report(job);
-    if (job->err.code) return; /* its end follows at once */
+    if (job->err.code)
+        return; /* its end follows at once */
     struct warden_message message = {.type = WARDEN_JOB_STARTED, .cell = job->cell->id, .job = job->id};
     message.facts.started_at = job->exec_at;
     warden_say(job->cell->warden, &message);
 }
 
-static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)events;
     struct held_job *job = data;
     siginfo_t info = {0};
     struct rusage usage = {0};
-    if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, &usage) < 0 || info.si_pid == 0) return;
+    if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, &usage) < 0 || info.si_pid == 0)
+        return;
     read_report(job);
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id};
     gather(job, &info, &usage, &message.facts);
@@ -156,7 +179,8 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     supervise_check_gone(cell);
 }
 
-static void on_deadline(struct hc_loop *loop, void *data) {
+static void on_deadline(struct hc_loop *loop, void *data)
+{
     (void)loop;
     struct held_job *job = data;
     job->deadline = NULL;
@@ -164,7 +188,8 @@ static void on_deadline(struct hc_loop *loop, void *data) {
 }
 
 /* CPU time of the whole job, not of one process: look, and look again no sooner than it could be used up. */
-static void on_cpu_timer(struct hc_loop *loop, void *data) {
+static void on_cpu_timer(struct hc_loop *loop, void *data)
+{
     struct held_job *job = data;
     job->cpu_timer = NULL;
     struct cgroup_stats stats;
@@ -175,15 +200,20 @@ static void on_cpu_timer(struct hc_loop *loop, void *data) {
         return;
     }
     uint64_t milli = job->spec.limits.cpu_milli;
-    if (!milli) milli = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * 1000;
+    if (!milli)
+        milli = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * 1000;
     uint64_t wait = (limit - used) * 1000 / milli;
-    if (wait < CPU_CHECK_LEAST_US) wait = CPU_CHECK_LEAST_US;
+    if (wait < CPU_CHECK_LEAST_US)
+        wait = CPU_CHECK_LEAST_US;
     job->cpu_timer = hc_loop_timer(loop, hc_now() + wait, on_cpu_timer, job);
-    if (!job->cpu_timer) job_end(job, JOB_CPU_TIME);
+    if (!job->cpu_timer)
+        job_end(job, JOB_CPU_TIME);
 }
 
-/* Version 1 says "out of memory" before it has chosen whom to end, and ends one process only: wait for the counter, then end the rest. */
-static void on_oom_timer(struct hc_loop *loop, void *data) {
+/* Version 1 says "out of memory" before it has chosen whom to end, and ends one process only: wait for the counter,
+ * then end the rest. */
+static void on_oom_timer(struct hc_loop *loop, void *data)
+{
     struct held_job *job = data;
     job->oom_timer = NULL;
     struct cgroup_stats stats;
@@ -194,18 +224,22 @@ static void on_oom_timer(struct hc_loop *loop, void *data) {
         job->oom_timer = hc_loop_timer(loop, hc_now() + OOM_CHECK_US, on_oom_timer, job);
 }
 
-static void on_oom(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_oom(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)events;
     struct held_job *job = data;
     uint64_t count;
-    if (read(fd, &count, sizeof count) != sizeof count) return;
+    if (read(fd, &count, sizeof count) != sizeof count)
+        return;
     job->oom_checks = 0;
-    if (!job->oom_timer) on_oom_timer(loop, job);
+    if (!job->oom_timer)
+        on_oom_timer(loop, job);
 }
 
 /* ---- start ---- */
 
-static int choose_group(struct held_job *job, struct hc_err *err) {
+static int choose_group(struct held_job *job, struct hc_err *err)
+{
     struct held_cell *cell = job->cell;
     const struct cgroup_base *base = &cell->warden->host.cgroups;
     struct cgroup_limits limits = {.memory = job->spec.limits.memory,
@@ -218,30 +252,36 @@ static int choose_group(struct held_job *job, struct hc_err *err) {
         job->group = &cell->cell.group;
         limits.pids++; /* pid 1 of the cell is in there */
     } else {
-        if (cell->spare_count == CELL_MAX_JOBS) return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "too many jobs in one cell");
+        if (cell->spare_count == CELL_MAX_JOBS)
+            return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "too many jobs in one cell");
         struct cgroup *group = &cell->spare[cell->spare_count];
         char name[32];
         snprintf(name, sizeof name, "%.20s.%u", cell->cell.group.name, cell->spare_count + 1);
         int result = cgroup_create(base, name, group, err);
-        if (result < 0) return result;
+        if (result < 0)
+            return result;
         cell->spare_count++;
         job->group = group;
     }
     int result = cgroup_limit(base, job->group, &limits, err);
-    if (result < 0) return result;
+    if (result < 0)
+        return result;
     cgroup_stats(base, job->group, &job->before);
     job->oom = cgroup_oom_fd(base, job->group);
-    if (job->oom < -1) return hc_fail_errno(err, HC_CLASS_HOST, -job->oom, "watching the memory of the job");
+    if (job->oom < -1)
+        return hc_fail_errno(err, HC_CLASS_HOST, -job->oom, "watching the memory of the job");
     return 0;
 }
 
-static int watch(struct held_job *job, struct hc_err *err) {
+static int watch(struct held_job *job, struct hc_err *err)
+{
     struct hc_loop *loop = job->cell->warden->loop;
     const struct job_limits *limits = &job->spec.limits;
     job->report_watch = hc_loop_watch(loop, job->report, EPOLLIN, on_report, job);
     job->exit_watch = hc_loop_watch(loop, job->pidfd, EPOLLIN, on_job_exit, job);
     bool good = job->report_watch && job->exit_watch;
-    if (good && job->oom >= 0) good = (job->oom_watch = hc_loop_watch(loop, job->oom, EPOLLIN, on_oom, job)) != NULL;
+    if (good && job->oom >= 0)
+        good = (job->oom_watch = hc_loop_watch(loop, job->oom, EPOLLIN, on_oom, job)) != NULL;
     if (good && limits->wall)
         good = (job->deadline = hc_loop_timer(loop, job->begun + limits->wall, on_deadline, job)) != NULL;
     if (good && limits->cpu_time) {
@@ -253,7 +293,8 @@ static int watch(struct held_job *job, struct hc_err *err) {
     return good ? 0 : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
 }
 
-void job_begin(struct held_job *job) {
+void job_begin(struct held_job *job)
+{
     struct warden *warden = job->cell->warden;
     struct hc_err err = {0};
     int result = choose_group(job, &err);
@@ -270,7 +311,8 @@ void job_begin(struct held_job *job) {
                                  .block = job->fds[3],
                                  .files = job->fds[4]};
         job->begun = hc_now();
-        result = cell_enter(&warden->host, &job->cell->cell, job->group, &entry, &job->pid, &job->pidfd, &job->report, &err);
+        result =
+            cell_enter(&warden->host, &job->cell->cell, job->group, &entry, &job->pid, &job->pidfd, &job->report, &err);
     }
     close_fds(job);
     if (result < 0) {
@@ -278,7 +320,8 @@ void job_begin(struct held_job *job) {
         return;
     }
     job->running = true;
-    if (watch(job, &err) == 0) return;
+    if (watch(job, &err) == 0)
+        return;
     /* It runs and cannot be watched: nothing is left but to end it, and its warden with it. */
     cell_kill(&job->cell->cell);
     abort();

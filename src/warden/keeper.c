@@ -1,11 +1,12 @@
 /*
  * The keeper: theory of operation.
  *
- * keeper_start forks. The child is the keeper: in a session of its own, so that a terminal's Ctrl-C is for the client alone, and with none of the
- * client's fds. It makes the control groups and clones one child into new user, mount and pid namespaces (and into the warden's leaf
- * of the version 2 tree, without which it could not place jobs); writes that child's id maps; and the child builds the image and execs hotcell-warden.
- * Then the keeper waits. The warden ends when its client's socket closes, and with it every cell; the keeper removes the control groups and ends too. So
- * whoever is killed, there is somebody left to clear up; and if nobody is, the next keeper does it.
+ * keeper_start forks. The child is the keeper: in a session of its own, so that a terminal's Ctrl-C is for the client
+ * alone, and with none of the client's fds. It makes the control groups and clones one child into new user, mount and
+ * pid namespaces (and into the warden's leaf of the version 2 tree, without which it could not place jobs); writes that
+ * child's id maps; and the child builds the image and execs hotcell-warden. Then the keeper waits. The warden ends when
+ * its client's socket closes, and with it every cell; the keeper removes the control groups and ends too. So whoever is
+ * killed, there is somebody left to clear up; and if nobody is, the next keeper does it.
  */
 #include "warden/keeper.h"
 
@@ -34,7 +35,8 @@ struct start {
     int hosts[CELL_MAX_HOSTS];
 };
 
-static int open_programs(struct start *start, struct hc_err *err) {
+static int open_programs(struct start *start, struct hc_err *err)
+{
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/hotcell-warden", start->plan->libexec);
     start->program = open(path, O_RDONLY | O_CLOEXEC);
@@ -50,28 +52,35 @@ static int open_programs(struct start *start, struct hc_err *err) {
 }
 
 /* In the new namespaces. Returns only when it failed. */
-static int become_warden(struct start *start, int gate, struct hc_err *err) {
+static int become_warden(struct start *start, int gate, struct hc_err *err)
+{
     char byte;
-    if (read(gate, &byte, 1) != 1) return hc_fail(err, HC_CLASS_OURS, EPIPE, "the keeper went away");
+    if (read(gate, &byte, 1) != 1)
+        return hc_fail(err, HC_CLASS_OURS, EPIPE, "the keeper went away");
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming root of the user namespace");
     int result = image_build(&start->image, err);
-    if (result < 0) return result;
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "parent-death signal");
+    if (result < 0)
+        return result;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "parent-death signal");
     int program = fcntl(start->program, F_DUPFD_CLOEXEC, 10), socket = fcntl(start->warden, F_DUPFD_CLOEXEC, 10);
-    if (program < 0 || socket < 0 || dup2(socket, 3) < 0 || dup3(program, 4, O_CLOEXEC) < 0 || hc_close_range(5, ~0U, 0) < 0)
+    if (program < 0 || socket < 0 || dup2(socket, 3) < 0 || dup3(program, 4, O_CLOEXEC) < 0 ||
+        hc_close_range(5, ~0U, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "placing fds");
     char *argv[] = {"hotcell-warden", NULL}, *envp[] = {NULL};
     syscall(SYS_execveat, 4, "", argv, envp, AT_EMPTY_PATH);
     return hc_fail_errno(err, HC_CLASS_OURS, errno, "starting hotcell-warden");
 }
 
-static void report(int socket, const struct hc_err *err) {
+static void report(int socket, const struct hc_err *err)
+{
     struct warden_message message = {.protocol = WARDEN_PROTOCOL, .type = WARDEN_HELLO, .err = *err};
     hc_send_fds(socket, &message, sizeof message, NULL, 0);
 }
 
-static int send_setup(const struct start *start, int spare_net, struct hc_err *err) {
+static int send_setup(const struct start *start, int spare_net, struct hc_err *err)
+{
     struct warden_message message = {.protocol = WARDEN_PROTOCOL, .type = WARDEN_SETUP};
     message.setup.cgroup_mode = start->cgroups.mode;
     message.setup.cgroup_controllers = start->cgroups.controllers;
@@ -82,21 +91,26 @@ static int send_setup(const struct start *start, int spare_net, struct hc_err *e
     snprintf(message.err.remedy, sizeof message.err.remedy, "%s", start->cgroups.remedy);
     int fds[2 + CGROUP_SLOTS] = {start->init};
     size_t count = 1;
-    if (spare_net >= 0) fds[count++] = spare_net;
+    if (spare_net >= 0)
+        fds[count++] = spare_net;
     message.setup.spare_net = spare_net >= 0;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        if (start->cgroups.dir[slot] < 0) continue;
+        if (start->cgroups.dir[slot] < 0)
+            continue;
         message.setup.cgroup_slots |= 1u << slot;
         fds[count++] = start->cgroups.dir[slot];
     }
     int result = hc_send_fds(start->client, &message, sizeof message, fds, count);
-    if (result < 0) return hc_fail_errno(err, HC_CLASS_OURS, -result, "sending the warden its setup");
+    if (result < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, -result, "sending the warden its setup");
     return 0;
 }
 
-static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err) {
+static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err)
+{
     int gate[2], pidfd = -1;
-    if (pipe2(gate, O_CLOEXEC) < 0) return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a pipe");
+    if (pipe2(gate, O_CLOEXEC) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a pipe");
     *pid = hc_clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID, cgroup_warden_fd(start->groups), &pidfd);
     if (*pid == 0) {
         struct hc_err failure = {0};
@@ -109,11 +123,14 @@ static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err) {
     hc_close(gate[0]);
     if (*pid < 0) {
         hc_fail_errno(err, HC_CLASS_HOST, code, "making a user namespace");
-        result = hc_err_remedy(err, "allow them: sysctl -w user.max_user_namespaces=10000 (and, on some systems, "
-                                    "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0)");
+        result =
+            hc_err_remedy(err, "allow them: sysctl -w user.max_user_namespaces=10000 (and, on some systems, "
+                               "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0)");
     }
-    if (result == 0) result = uids_map(&start->uids, *pid, err);
-    if (result == 0) result = hc_write_all(gate[1], "g", 1);
+    if (result == 0)
+        result = uids_map(&start->uids, *pid, err);
+    if (result == 0)
+        result = hc_write_all(gate[1], "g", 1);
     hc_close(gate[1]); /* without its byte the child ends by itself */
     if (result == 0) {
         hc_cleanup_fd int spare_net = net_make(pidfd);
@@ -123,25 +140,30 @@ static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err) {
     return result;
 }
 
-static int prepare(struct start *start, struct hc_err *err) {
+static int prepare(struct start *start, struct hc_err *err)
+{
     int result = open_programs(start, err);
-    if (result == 0) result = uids_plan(start->plan->uid_base, start->plan->uid_count, &start->uids, err);
+    if (result == 0)
+        result = uids_plan(start->plan->uid_base, start->plan->uid_count, &start->uids, err);
     bool range = start->uids.source == UIDS_RANGE;
     start->image = start->plan->image;
     if (result == 0 && range && start->image.host_count && start->image.host_count <= CELL_MAX_HOSTS) {
         result = hosts_open(&start->image, &start->uids, start->hosts, err);
         start->image.host_fds = start->hosts;
     }
-    if (result < 0) return result;
+    if (result < 0)
+        return result;
     return cgroup_base_open(&start->cgroups, range ? (uid_t)start->uids.uid_base : (uid_t)-1,
                             range ? (gid_t)start->uids.gid_base : (gid_t)-1, &start->groups, err);
 }
 
 /* Nothing of the client's: not its terminal, its pipes, its signals. */
-static void leave_client(struct start *start) {
+static void leave_client(struct start *start)
+{
     setsid();
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; fd < 3 && null >= 0; fd++) dup2(null, fd);
+    for (int fd = 0; fd < 3 && null >= 0; fd++)
+        dup2(null, fd);
     int ends[2] = {fcntl(start->client, F_DUPFD_CLOEXEC, 500), fcntl(start->warden, F_DUPFD_CLOEXEC, 500)};
     start->client = dup3(ends[0], 3, O_CLOEXEC);
     start->warden = dup3(ends[1], 4, O_CLOEXEC);
@@ -156,34 +178,42 @@ static void leave_client(struct start *start) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     /* A caller's real-time priority is not for guests, nor can such a process join a CPU group. */
     struct sched_param ordinary = {0};
-    if (sched_getscheduler(0) != SCHED_OTHER) sched_setscheduler(0, SCHED_OTHER, &ordinary);
-    if (chdir("/") < 0) _exit(125);
+    if (sched_getscheduler(0) != SCHED_OTHER)
+        sched_setscheduler(0, SCHED_OTHER, &ordinary);
+    if (chdir("/") < 0)
+        _exit(125);
 }
 
-static _Noreturn void keep(struct start *start) {
+static _Noreturn void keep(struct start *start)
+{
     struct hc_err err = {0};
     pid_t pid = 0;
     leave_client(start);
     int result = prepare(start, &err);
-    if (result == 0) result = clone_warden(start, &pid, &err);
-    if (result < 0) report(start->warden, &err);
+    if (result == 0)
+        result = clone_warden(start, &pid, &err);
+    if (result < 0)
+        report(start->warden, &err);
     /* From here on only the warden and the client hold the socket, so that each sees the other go. */
     hc_close(start->client);
     hc_close(start->warden);
     if (pid > 0)
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
     cgroup_base_close(&start->cgroups, start->groups);
     _exit(0);
 }
 
-int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct hc_err *err) {
+int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct hc_err *err)
+{
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a socket");
     struct start start = {.plan = plan, .client = ends[0], .warden = ends[1], .program = -1, .init = -1};
     cgroup_base_init(&start.cgroups);
     keeper->pid = fork();
-    if (keeper->pid == 0) keep(&start);
+    if (keeper->pid == 0)
+        keep(&start);
     int code = errno;
     hc_close(ends[1]);
     if (keeper->pid < 0) {
@@ -194,26 +224,30 @@ int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct h
     return 0;
 }
 
-void keeper_stop(struct keeper *keeper) {
+void keeper_stop(struct keeper *keeper)
+{
     keeper->socket = hc_close(keeper->socket);
     if (keeper->pid > 0)
-        while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR) continue;
+        while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
     keeper->pid = 0;
 }
 
-uint64_t keeper_uid_range(const struct keeper_plan *plan, char *text, size_t size) {
+uint64_t keeper_uid_range(const struct keeper_plan *plan, char *text, size_t size)
+{
     struct uid_plan uids;
     struct hc_err err = {0};
     if (uids_plan(plan->uid_base, plan->uid_count, &uids, &err) < 0) {
         snprintf(text, size, "%s", err.message);
         return 0;
     }
-    static const char *const sources[] = {"a range of our own", "from /etc/subuid", "only your own uid: guests and pid 1 of a cell share it"};
+    static const char *const sources[] = {"a range of our own", "from /etc/subuid",
+                                          "only your own uid: guests and pid 1 of a cell share it"};
     if (uids.source == UIDS_SINGLE)
         snprintf(text, size, "%s", sources[uids.source]);
     else
-        snprintf(text, size, "%llu uids from %llu, %s", (unsigned long long)uids.count, (unsigned long long)uids.uid_base,
-                 sources[uids.source]);
+        snprintf(text, size, "%llu uids from %llu, %s", (unsigned long long)uids.count,
+                 (unsigned long long)uids.uid_base, sources[uids.source]);
     hc_close(uids.lock);
     return uids.count;
 }

@@ -1,6 +1,7 @@
 /*
- * The keeper: what happens with the privileges that hotcell was started with. It chooses a uid range, makes the control groups, starts the warden
- * in a user namespace of its own, and stays, only to clear away when the warden has gone. It reads nothing from outside.
+ * The keeper: what happens with the privileges that hotcell was started with. It chooses a uid range, makes the control
+ * groups, starts the warden in a user namespace of its own, and stays, only to clear away when the warden has gone. It
+ * reads nothing from outside.
  */
 #ifndef HC_WARDEN_KEEPER_H
 #define HC_WARDEN_KEEPER_H
@@ -26,7 +27,8 @@ int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct h
 /* Closes the socket, which ends all cells, and waits until everything is cleared away. */
 void keeper_stop(struct keeper *keeper);
 
-/* What this process can have in the way of uids: for the doctor. `text` says it in words. Returns the number of uids. */
+/* What this process can have in the way of uids: for the doctor. `text` says it in words. Returns the number of uids.
+ */
 uint64_t keeper_uid_range(const struct keeper_plan *plan, char *text, size_t size);
 
 #endif

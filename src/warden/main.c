@@ -1,7 +1,8 @@
 /*
- * hotcell-warden: owns the cells. It was exec'ed by the keeper's child inside a user namespace of hotcell's own, as root there and nobody
- * outside, with the root that image.c built, as pid 1 of a pid namespace: when it dies, for whatever reason, the kernel ends every cell. It reads
- * fixed-size messages from fd 3 and never text from outside. When its client goes away, it ends all cells, then itself.
+ * hotcell-warden: owns the cells. It was exec'ed by the keeper's child inside a user namespace of hotcell's own, as
+ * root there and nobody outside, with the root that image.c built, as pid 1 of a pid namespace: when it dies, for
+ * whatever reason, the kernel ends every cell. It reads fixed-size messages from fd 3 and never text from outside. When
+ * its client goes away, it ends all cells, then itself.
  */
 #include "base/fd.h"
 #include "kernel/landlock.h"
@@ -15,19 +16,25 @@
 
 enum { CLIENT_FD = 3 };
 
-void warden_say(struct warden *warden, const struct warden_message *message) {
-    if (warden->client < 0) return;
+void warden_say(struct warden *warden, const struct warden_message *message)
+{
+    if (warden->client < 0)
+        return;
     struct warden_message copy = *message;
     copy.protocol = WARDEN_PROTOCOL;
     hc_send_fds(warden->client, &copy, sizeof copy, NULL, 0); /* a client that is gone is noticed by its end of file */
 }
 
-void warden_check_done(struct warden *warden) {
-    if (warden->closing && !warden->cells) exit(0);
+void warden_check_done(struct warden *warden)
+{
+    if (warden->closing && !warden->cells)
+        exit(0);
 }
 
-static void close_down(struct warden *warden) {
-    if (warden->closing) return;
+static void close_down(struct warden *warden)
+{
+    if (warden->closing)
+        return;
     warden->closing = true;
     hc_watch_remove(warden->client_watch);
     warden->client_watch = NULL;
@@ -35,7 +42,8 @@ static void close_down(struct warden *warden) {
     supervise_end_all(warden);
 }
 
-static void dispatch(struct warden *warden, const struct warden_message *message, int *fds, size_t count) {
+static void dispatch(struct warden *warden, const struct warden_message *message, int *fds, size_t count)
+{
     size_t used = 0;
     switch (message->type) {
     case WARDEN_CELL_NEW:
@@ -54,33 +62,39 @@ static void dispatch(struct warden *warden, const struct warden_message *message
     default: /* not for us: a client that is confused is a client that is gone */
         close_down(warden);
     }
-    for (size_t i = used; i < count; i++) hc_close(fds[i]);
+    for (size_t i = used; i < count; i++)
+        hc_close(fds[i]);
 }
 
-static void on_client(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_client(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)events;
     struct warden *warden = data;
     struct warden_message message;
     int fds[HC_MAX_FDS];
     size_t count = 0;
     ssize_t size = hc_recv_fds(fd, &message, sizeof message, fds, HC_MAX_FDS, &count);
-    if (size == -EAGAIN || size == -EINTR) return;
+    if (size == -EAGAIN || size == -EINTR)
+        return;
     if (size == (ssize_t)sizeof message && message.protocol == WARDEN_PROTOCOL) {
         dispatch(warden, &message, fds, count);
         return;
     }
     if (size > 0)
-        for (size_t i = 0; i < count; i++) hc_close(fds[i]);
+        for (size_t i = 0; i < count; i++)
+            hc_close(fds[i]);
     close_down(warden);
 }
 
 /* The keeper's one message: what we have been given. */
-static int receive_setup(struct warden *warden, struct hc_err *err) {
+static int receive_setup(struct warden *warden, struct hc_err *err)
+{
     struct warden_message message; /* its err is no error, but a remark to pass on */
     int fds[HC_MAX_FDS];
     size_t count = 0;
     ssize_t size = hc_recv_fds(CLIENT_FD, &message, sizeof message, fds, HC_MAX_FDS, &count);
-    if (size != (ssize_t)sizeof message || message.type != WARDEN_SETUP || message.protocol != WARDEN_PROTOCOL || count < 1)
+    if (size != (ssize_t)sizeof message || message.type != WARDEN_SETUP || message.protocol != WARDEN_PROTOCOL ||
+        count < 1)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the warden's setup message is not well-formed");
     struct cgroup_base *base = &warden->host.cgroups;
     cgroup_base_init(base);
@@ -90,25 +104,34 @@ static int receive_setup(struct warden *warden, struct hc_err *err) {
     size_t next = 1;
     warden->host.spare_net = message.setup.spare_net && next < count ? fds[next++] : -1;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++)
-        if (message.setup.cgroup_slots & 1u << slot && next < count) base->dir[slot] = fds[next++];
+        if (message.setup.cgroup_slots & 1u << slot && next < count)
+            base->dir[slot] = fds[next++];
     warden->host.many_uids = message.setup.many_uids;
     warden->host.may_setgroups = message.setup.may_setgroups;
     *err = message.err;
     return 0;
 }
 
-static uint32_t layers(const struct warden *warden) {
-    uint32_t bits = ISOLATION_USER | ISOLATION_MOUNT | ISOLATION_PID | ISOLATION_NET | ISOLATION_IPC | ISOLATION_UTS | ISOLATION_CGROUP;
+static uint32_t layers(const struct warden *warden)
+{
+    uint32_t bits = ISOLATION_USER | ISOLATION_MOUNT | ISOLATION_PID | ISOLATION_NET | ISOLATION_IPC | ISOLATION_UTS |
+                    ISOLATION_CGROUP;
     uint32_t controllers = warden->host.cgroups.controllers;
-    if (controllers & CGROUP_HAS_MEMORY) bits |= ISOLATION_MEMORY;
-    if (controllers & CGROUP_HAS_CPU) bits |= ISOLATION_CPU;
-    if (controllers & CGROUP_HAS_PIDS) bits |= ISOLATION_PIDS;
-    if (hc_seccomp_probe(NULL) == 0) bits |= ISOLATION_SECCOMP;
-    if (warden->host.landlock) bits |= ISOLATION_LANDLOCK;
+    if (controllers & CGROUP_HAS_MEMORY)
+        bits |= ISOLATION_MEMORY;
+    if (controllers & CGROUP_HAS_CPU)
+        bits |= ISOLATION_CPU;
+    if (controllers & CGROUP_HAS_PIDS)
+        bits |= ISOLATION_PIDS;
+    if (hc_seccomp_probe(NULL) == 0)
+        bits |= ISOLATION_SECCOMP;
+    if (warden->host.landlock)
+        bits |= ISOLATION_LANDLOCK;
     return bits;
 }
 
-int main(void) {
+int main(void)
+{
     struct warden warden = {.client = CLIENT_FD};
     struct hc_err err = {0};
     signal(SIGPIPE, SIG_IGN);
@@ -121,14 +144,18 @@ int main(void) {
     else
         receive_setup(&warden, &err);
     struct warden_message hello = {.type = WARDEN_HELLO, .err = err};
-    if (!err.code) hello.isolation = layers(&warden);
+    if (!err.code)
+        hello.isolation = layers(&warden);
     hello.setup.cgroup_mode = warden.host.cgroups.mode;
     warden_say(&warden, &hello);
-    if (err.code) return 1;
+    if (err.code)
+        return 1;
     warden.client_watch = hc_loop_watch(warden.loop, CLIENT_FD, EPOLLIN, on_client, &warden);
-    if (!warden.client_watch) return 1;
+    if (!warden.client_watch)
+        return 1;
     for (;;) {
         int result = hc_loop_turn(warden.loop, -1);
-        if (result < 0 && result != -EINTR) return 1;
+        if (result < 0 && result != -EINTR)
+            return 1;
     }
 }

@@ -1,10 +1,10 @@
 /*
  * Supervision: theory of operation.
  *
- * A cell is BUILDING until its builder's pipe closes, then READY, and DYING from the moment that somebody wants it gone or its pid 1 has died. Jobs
- * that arrive while it is BUILDING wait. A dying cell is killed (its control groups and its pid 1), its jobs end and are reported like any others,
- * and once pid 1 has been reaped, which the kernel delays until the whole pid namespace is empty, its groups are removed and
- * the client is told. Nothing here blocks.
+ * A cell is BUILDING until its builder's pipe closes, then READY, and DYING from the moment that somebody wants it gone
+ * or its pid 1 has died. Jobs that arrive while it is BUILDING wait. A dying cell is killed (its control groups and its
+ * pid 1), its jobs end and are reported like any others, and once pid 1 has been reaped, which the kernel delays until
+ * the whole pid namespace is empty, its groups are removed and the client is told. Nothing here blocks.
  */
 #include "base/fd.h"
 #include "kernel/sys.h"
@@ -17,50 +17,61 @@
 
 enum { REMOVE_AGAIN_US = 1000 };
 
-static struct held_cell *find_cell(struct warden *warden, uint64_t id) {
+static struct held_cell *find_cell(struct warden *warden, uint64_t id)
+{
     struct held_cell *cell = warden->cells;
-    while (cell && cell->id != id) cell = cell->next;
+    while (cell && cell->id != id)
+        cell = cell->next;
     return cell;
 }
 
-static void say_cell(struct warden *warden, uint64_t id, enum warden_type type, const struct hc_err *err) {
+static void say_cell(struct warden *warden, uint64_t id, enum warden_type type, const struct hc_err *err)
+{
     struct warden_message message = {.type = type, .cell = id};
-    if (err) message.err = *err;
+    if (err)
+        message.err = *err;
     warden_say(warden, &message);
 }
 
 /* ---- the end of a cell ---- */
 
-static void finish(struct hc_loop *loop, void *data) {
+static void finish(struct hc_loop *loop, void *data)
+{
     struct held_cell *cell = data;
     struct warden *warden = cell->warden;
     cell->remove_timer = NULL;
     int result = cgroup_remove(&warden->host.cgroups, &cell->cell.group);
     for (unsigned i = 0; i < cell->spare_count; i++) {
         int spare = cgroup_remove(&warden->host.cgroups, &cell->spare[i]);
-        if (result == 0) result = spare;
+        if (result == 0)
+            result = spare;
     }
     if (result == -EBUSY) { /* the last process is gone for us, and not yet for its group */
         cell->remove_timer = hc_loop_timer(loop, hc_now() + REMOVE_AGAIN_US, finish, cell);
-        if (cell->remove_timer) return;
+        if (cell->remove_timer)
+            return;
     }
     for (struct held_cell **at = &warden->cells; *at; at = &(*at)->next)
         if (*at == cell) {
             *at = cell->next;
             break;
         }
-    if (cell->wanted) say_cell(warden, cell->id, WARDEN_CELL_GONE, NULL);
+    if (cell->wanted)
+        say_cell(warden, cell->id, WARDEN_CELL_GONE, NULL);
     hc_close(cell->cell.pidfd);
     hc_close(cell->cell.report);
     free(cell);
     warden_check_done(warden);
 }
 
-void supervise_check_gone(struct held_cell *cell) {
-    if (cell->state == HELD_DYING && cell->reaped && !cell->jobs && !cell->remove_timer) finish(cell->warden->loop, cell);
+void supervise_check_gone(struct held_cell *cell)
+{
+    if (cell->state == HELD_DYING && cell->reaped && !cell->jobs && !cell->remove_timer)
+        finish(cell->warden->loop, cell);
 }
 
-static void let_die(struct held_cell *cell, enum job_end reason, const struct hc_err *why) {
+static void let_die(struct held_cell *cell, enum job_end reason, const struct hc_err *why)
+{
     cell->state = HELD_DYING;
     struct held_job *next;
     for (struct held_job *job = cell->jobs; job; job = next) {
@@ -71,14 +82,17 @@ static void let_die(struct held_cell *cell, enum job_end reason, const struct hc
             job_refuse(job, why);
     }
     cell_kill(&cell->cell);
-    for (unsigned i = 0; i < cell->spare_count; i++) cgroup_kill(&cell->spare[i]);
+    for (unsigned i = 0; i < cell->spare_count; i++)
+        cgroup_kill(&cell->spare[i]);
 }
 
-static void on_init_exit(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_init_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)events;
     struct held_cell *cell = data;
     siginfo_t info = {0};
-    if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, NULL) < 0 || info.si_pid == 0) return;
+    if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, NULL) < 0 || info.si_pid == 0)
+        return;
     cell->reaped = true;
     hc_watch_remove(cell->exit_watch);
     cell->exit_watch = NULL;
@@ -92,7 +106,8 @@ static void on_init_exit(struct hc_loop *loop, int fd, uint32_t events, void *da
 
 /* ---- the beginning of a cell ---- */
 
-static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data) {
+static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
     (void)loop, (void)events;
     struct held_cell *cell = data;
     struct hc_err err;
@@ -100,13 +115,15 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data) 
     hc_watch_remove(cell->report_watch);
     cell->report_watch = NULL;
     cell->cell.report = hc_close(cell->cell.report);
-    if (cell->state != HELD_BUILDING) return;
+    if (cell->state != HELD_BUILDING)
+        return;
     if (count != 0) {
         if (count != (ssize_t)sizeof err) {
             memset(&err, 0, sizeof err);
             hc_fail(&err, HC_CLASS_OURS, EIO, "the builder of the cell died");
         }
-        err.field[sizeof err.field - 1] = err.message[sizeof err.message - 1] = err.remedy[sizeof err.remedy - 1] = '\0';
+        err.field[sizeof err.field - 1] = err.message[sizeof err.message - 1] = err.remedy[sizeof err.remedy - 1] =
+            '\0';
         hc_err_context(&err, "building the cell");
         say_cell(cell->warden, cell->id, WARDEN_CELL_FAILED, &err);
         let_die(cell, JOB_SHUTDOWN, &err);
@@ -123,15 +140,19 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data) 
 }
 
 /* Fixed-size records from a memory file that nobody can change any more. */
-static int read_mounts(int fd, uint32_t count, struct cell_mount *mounts, struct hc_err *err) {
+static int read_mounts(int fd, uint32_t count, struct cell_mount *mounts, struct hc_err *err)
+{
     size_t length, wanted = count * sizeof *mounts;
-    if (count > CELL_MAX_MOUNTS || hc_memfd_check(fd, &length) < 0 || length != wanted || pread(fd, mounts, wanted, 0) != (ssize_t)wanted)
+    if (count > CELL_MAX_MOUNTS || hc_memfd_check(fd, &length) < 0 || length != wanted ||
+        pread(fd, mounts, wanted, 0) != (ssize_t)wanted)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the cell's mounts are not well-formed");
     return 0;
 }
 
-/* The uids of a cell are its own while it lives. The lowest free pair is taken, for host folders are mapped to the first. */
-static unsigned free_slot(const struct warden *warden) {
+/* The uids of a cell are its own while it lives. The lowest free pair is taken, for host folders are mapped to the
+ * first. */
+static unsigned free_slot(const struct warden *warden)
+{
     unsigned slot = 0;
     for (const struct held_cell *cell = warden->cells; cell;) {
         if (cell->cell.slot == slot) {
@@ -144,27 +165,35 @@ static unsigned free_slot(const struct warden *warden) {
     return slot;
 }
 
-static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, int fd, struct hc_err *err) {
+static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, int fd,
+                 struct hc_err *err)
+{
     struct cell_mount mounts[CELL_MAX_MOUNTS];
     int result = spec->mount_count ? read_mounts(fd, spec->mount_count, mounts, err) : 0;
-    if (result == 0) result = cell_spec_check(spec, mounts, err);
-    if (result < 0) return result;
+    if (result == 0)
+        result = cell_spec_check(spec, mounts, err);
+    if (result < 0)
+        return result;
     char name[32];
     snprintf(name, sizeof name, "cell%llu", (unsigned long long)warden->next_name++);
     unsigned slot = free_slot(warden);
     result = cell_begin(&warden->host, spec, mounts, slot, name, &cell->cell, err);
-    if (cell->cell.pid == 0) return result;
+    if (cell->cell.pid == 0)
+        return result;
     warden->host.spare_net = hc_close(warden->host.spare_net); /* it is that cell's now */
     cell->next = warden->cells;
     warden->cells = cell;
     cell->report_watch = hc_loop_watch(warden->loop, cell->cell.report, EPOLLIN, on_built, cell);
     cell->exit_watch = hc_loop_watch(warden->loop, cell->cell.pidfd, EPOLLIN, on_init_exit, cell);
-    if (!cell->report_watch || !cell->exit_watch) abort(); /* a cell that cannot be watched must not live; nor can we */
-    if (result < 0) let_die(cell, JOB_SHUTDOWN, err);
+    if (!cell->report_watch || !cell->exit_watch)
+        abort(); /* a cell that cannot be watched must not live; nor can we */
+    if (result < 0)
+        let_die(cell, JOB_SHUTDOWN, err);
     return result;
 }
 
-void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts) {
+void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts)
+{
     struct hc_err err = {0};
     struct held_cell *cell = find_cell(warden, id) ? NULL : calloc(1, sizeof *cell);
     if (!cell) {
@@ -175,12 +204,15 @@ void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_sp
     cell->id = id;
     cell->warden = warden;
     cell_init(&cell->cell);
-    if (begin(warden, cell, spec, mounts, &err) == 0) return;
+    if (begin(warden, cell, spec, mounts, &err) == 0)
+        return;
     say_cell(warden, id, WARDEN_CELL_FAILED, &err);
-    if (cell->cell.pid == 0) free(cell);
+    if (cell->cell.pid == 0)
+        free(cell);
 }
 
-void supervise_destroy(struct warden *warden, uint64_t id) {
+void supervise_destroy(struct warden *warden, uint64_t id)
+{
     struct held_cell *cell = find_cell(warden, id);
     if (!cell) {
         say_cell(warden, id, WARDEN_CELL_GONE, NULL);
@@ -189,11 +221,14 @@ void supervise_destroy(struct warden *warden, uint64_t id) {
     cell->wanted = true;
     struct hc_err err = {0};
     hc_fail(&err, HC_CLASS_OURS, ECANCELED, "the cell was destroyed");
-    if (cell->state != HELD_DYING) let_die(cell, JOB_CANCELLED, &err);
+    if (cell->state != HELD_DYING)
+        let_die(cell, JOB_CANCELLED, &err);
     supervise_check_gone(cell);
 }
 
-void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds, size_t count) {
+void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds,
+                     size_t count)
+{
     struct held_cell *cell = find_cell(warden, id);
     struct hc_err err = {0};
     int result = job_limits_check(&spec->limits, &err);
@@ -204,8 +239,10 @@ void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const 
     if (result == 0 && (spec->argc > 65536 || spec->envc > 65536 || spec->kind > JOB_COLLECT))
         result = hc_fail(&err, HC_CLASS_OURS, EPROTO, "the job is not well-formed");
     struct held_job *job = result == 0 ? job_new(cell, job_id, spec, fds, count) : NULL;
-    if (result == 0 && !job) hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
-    for (size_t i = 0; i < count; i++) hc_close(fds[i]);
+    if (result == 0 && !job)
+        hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        hc_close(fds[i]);
     if (!job) {
         struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = id, .job = job_id, .err = err};
         message.facts.end = JOB_NOT_STARTED;
@@ -215,10 +252,12 @@ void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const 
     }
 }
 
-void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum job_end reason) {
+void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum job_end reason)
+{
     struct held_cell *cell = find_cell(warden, id);
     for (struct held_job *job = cell ? cell->jobs : NULL; job; job = job->next) {
-        if (job->id != job_id) continue;
+        if (job->id != job_id)
+            continue;
         if (job->running) {
             job_end(job, reason == JOB_OUTPUT ? JOB_OUTPUT : JOB_CANCELLED);
         } else {
@@ -230,13 +269,15 @@ void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum jo
     }
 }
 
-void supervise_end_all(struct warden *warden) {
+void supervise_end_all(struct warden *warden)
+{
     struct hc_err err = {0};
     hc_fail(&err, HC_CLASS_OURS, ECANCELED, "hotcell is going");
     struct held_cell *next;
     for (struct held_cell *cell = warden->cells; cell; cell = next) {
         next = cell->next;
-        if (cell->state != HELD_DYING) let_die(cell, JOB_SHUTDOWN, &err);
+        if (cell->state != HELD_DYING)
+            let_die(cell, JOB_SHUTDOWN, &err);
         supervise_check_gone(cell);
     }
     warden_check_done(warden);

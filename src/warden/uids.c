@@ -1,4 +1,5 @@
-/* See uids.h. A range that is in use is known by an abstract socket name, which the kernel frees with its holder, however that ends. */
+/* See uids.h. A range that is in use is known by an abstract socket name, which the kernel frees with its holder,
+ * however that ends. */
 #include "warden/uids.h"
 
 #include "base/fd.h"
@@ -20,40 +21,52 @@
 enum { BLOCK = 65536, BLOCKS = 4000, TRIES = 200 };
 static const uint64_t first_uid = 0x70000000;
 
-static int hold(unsigned block) {
+static int hold(unsigned block)
+{
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "hotcell-uids-%u", block);
     hc_cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -errno;
-    if (bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) < 0)
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (struct sockaddr *)&address,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) < 0)
         return -errno;
     return HC_TAKE_FD(fd);
 }
 
-static int pick_range(struct uid_plan *plan, struct hc_err *err) {
+static int pick_range(struct uid_plan *plan, struct hc_err *err)
+{
     for (int try = 0; try < TRIES; try++) {
         unsigned random;
-        if (getrandom(&random, sizeof random, 0) != sizeof random) return hc_fail_errno(err, HC_CLASS_HOST, errno, "getrandom");
+        if (getrandom(&random, sizeof random, 0) != sizeof random)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "getrandom");
         unsigned block = random % BLOCKS;
         int lock = hold(block);
-        if (lock == -EADDRINUSE) continue;
-        if (lock < 0) return hc_fail_errno(err, HC_CLASS_HOST, -lock, "holding a range of uids");
-        *plan = (struct uid_plan){UIDS_RANGE, first_uid + (uint64_t)block * BLOCK, first_uid + (uint64_t)block * BLOCK, BLOCK, lock};
+        if (lock == -EADDRINUSE)
+            continue;
+        if (lock < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, -lock, "holding a range of uids");
+        *plan = (struct uid_plan){UIDS_RANGE, first_uid + (uint64_t)block * BLOCK, first_uid + (uint64_t)block * BLOCK,
+                                  BLOCK, lock};
         return 0;
     }
     return hc_fail(err, HC_CLASS_HOST, EAGAIN, "every range of uids is held by another hotcell");
 }
 
 /* "name:base:count" or "uid:base:count". */
-static bool subordinate(const char *path, const char *name, uid_t uid, uint64_t *base, uint64_t *count) {
+static bool subordinate(const char *path, const char *name, uid_t uid, uint64_t *base, uint64_t *count)
+{
     FILE *file = fopen(path, "re");
-    if (!file) return false;
+    if (!file)
+        return false;
     char line[256], number[16];
     snprintf(number, sizeof number, "%u", (unsigned)uid);
     bool found = false;
     while (!found && fgets(line, sizeof line, file)) {
-        char *save = NULL, *who = strtok_r(line, ":", &save), *from = strtok_r(NULL, ":", &save), *many = strtok_r(NULL, ":\n", &save);
-        if (!who || !from || !many || (strcmp(who, number) != 0 && (!name || strcmp(who, name) != 0))) continue;
+        char *save = NULL, *who = strtok_r(line, ":", &save), *from = strtok_r(NULL, ":", &save),
+             *many = strtok_r(NULL, ":\n", &save);
+        if (!who || !from || !many || (strcmp(who, number) != 0 && (!name || strcmp(who, name) != 0)))
+            continue;
         *base = strtoull(from, NULL, 10);
         *count = strtoull(many, NULL, 10);
         found = *base > 0 && *count >= 2;
@@ -62,10 +75,12 @@ static bool subordinate(const char *path, const char *name, uid_t uid, uint64_t 
     return found;
 }
 
-int uids_plan(uint64_t base, uint64_t count, struct uid_plan *plan, struct hc_err *err) {
+int uids_plan(uint64_t base, uint64_t count, struct uid_plan *plan, struct hc_err *err)
+{
     plan->lock = -1;
     if (geteuid() == 0) {
-        if (base == 0) return pick_range(plan, err);
+        if (base == 0)
+            return pick_range(plan, err);
         *plan = (struct uid_plan){UIDS_RANGE, base, base, count ? count : BLOCK, -1};
         return 0;
     }
@@ -77,24 +92,29 @@ int uids_plan(uint64_t base, uint64_t count, struct uid_plan *plan, struct hc_er
     if (access("/usr/bin/newuidmap", X_OK) == 0 && access("/usr/bin/newgidmap", X_OK) == 0 &&
         subordinate("/etc/subuid", name, uid, &plan->uid_base, &plan->count) &&
         subordinate("/etc/subgid", name, uid, &plan->gid_base, &gids)) {
-        if (gids < plan->count) plan->count = gids;
-        if (plan->count > BLOCK) plan->count = BLOCK;
+        if (gids < plan->count)
+            plan->count = gids;
+        if (plan->count > BLOCK)
+            plan->count = BLOCK;
         return 0;
     }
     *plan = (struct uid_plan){.source = UIDS_SINGLE, .count = 1, .lock = -1};
     return 0;
 }
 
-static int write_proc(pid_t child, const char *file, const char *text, struct hc_err *err) {
+static int write_proc(pid_t child, const char *file, const char *text, struct hc_err *err)
+{
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)child, file);
     int result = hc_write_file_at(AT_FDCWD, path, text);
-    if (result < 0) return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s", file);
+    if (result < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s", file);
     return 0;
 }
 
 /* newuidmap PID 0 OWN 1 1 BASE COUNT: a set-uid program of the host, which checks /etc/subuid for us. */
-static int run_helper(const char *path, pid_t child, unsigned own, uint64_t base, uint64_t count, struct hc_err *err) {
+static int run_helper(const char *path, pid_t child, unsigned own, uint64_t base, uint64_t count, struct hc_err *err)
+{
     char words[5][24];
     snprintf(words[0], sizeof words[0], "%d", (int)child);
     snprintf(words[1], sizeof words[1], "%u", own);
@@ -106,12 +126,15 @@ static int run_helper(const char *path, pid_t child, unsigned own, uint64_t base
         _exit(127);
     }
     int status;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) return hc_fail_errno(err, HC_CLASS_HOST, errno, "running %s", path);
-    if (status != 0) return hc_fail(err, HC_CLASS_HOST, EPERM, "%s refused the range in /etc/subuid and /etc/subgid", path);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "running %s", path);
+    if (status != 0)
+        return hc_fail(err, HC_CLASS_HOST, EPERM, "%s refused the range in /etc/subuid and /etc/subgid", path);
     return 0;
 }
 
-int uids_map(const struct uid_plan *plan, pid_t child, struct hc_err *err) {
+int uids_map(const struct uid_plan *plan, pid_t child, struct hc_err *err)
+{
     char text[96];
     int result;
     switch (plan->source) {
@@ -122,11 +145,13 @@ int uids_map(const struct uid_plan *plan, pid_t child, struct hc_err *err) {
         return result < 0 ? result : write_proc(child, "gid_map", text, err);
     case UIDS_SUBORDINATE:
         result = run_helper("/usr/bin/newuidmap", child, geteuid(), plan->uid_base, plan->count, err);
-        return result < 0 ? result : run_helper("/usr/bin/newgidmap", child, getegid(), plan->gid_base, plan->count, err);
+        return result < 0 ? result
+                          : run_helper("/usr/bin/newgidmap", child, getegid(), plan->gid_base, plan->count, err);
     case UIDS_SINGLE:
         result = write_proc(child, "setgroups", "deny", err);
         snprintf(text, sizeof text, "0 %u 1\n", (unsigned)geteuid());
-        if (result == 0) result = write_proc(child, "uid_map", text, err);
+        if (result == 0)
+            result = write_proc(child, "uid_map", text, err);
         snprintf(text, sizeof text, "0 %u 1\n", (unsigned)getegid());
         return result < 0 ? result : write_proc(child, "gid_map", text, err);
     }

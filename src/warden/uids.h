@@ -15,8 +15,8 @@ struct uid_plan {
     int lock;                           /* holds a picked range as long as it is open; -1 */
 };
 
-/* Root: the configured range, or one that no other hotcell on this machine holds. Others: their line in /etc/subuid and /etc/subgid, where newuidmap is
- * installed; else the one uid that they have. */
+/* Root: the configured range, or one that no other hotcell on this machine holds. Others: their line in /etc/subuid and
+ * /etc/subgid, where newuidmap is installed; else the one uid that they have. */
 int uids_plan(uint64_t base, uint64_t count, struct uid_plan *plan, struct hc_err *err);
 /* Write the maps of a child that was cloned into a new user namespace. */
 int uids_map(const struct uid_plan *plan, pid_t child, struct hc_err *err);

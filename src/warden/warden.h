@@ -27,9 +27,9 @@ struct held_cell {
     struct cell cell;
     enum held_state state;
     struct held_job *jobs;
-    bool used;   /* cell.group has had its job */
-    bool wanted; /* the client waits for CELL_GONE */
-    bool reaped; /* init has been waited for */
+    bool used;                          /* cell.group has had its job */
+    bool wanted;                        /* the client waits for CELL_GONE */
+    bool reaped;                        /* init has been waited for */
     struct cgroup spare[CELL_MAX_JOBS]; /* groups of later jobs, kept until the cell is gone */
     unsigned spare_count;
     struct hc_watch *report_watch, *exit_watch;
@@ -60,7 +60,8 @@ struct held_job {
 void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts);
 void supervise_destroy(struct warden *warden, uint64_t id);
 /* Takes the fds. */
-void supervise_start(struct warden *warden, uint64_t cell, uint64_t job, const struct job_spec *spec, int *fds, size_t count);
+void supervise_start(struct warden *warden, uint64_t cell, uint64_t job, const struct job_spec *spec, int *fds,
+                     size_t count);
 void supervise_kill(struct warden *warden, uint64_t cell, uint64_t job, enum job_end reason);
 void supervise_end_all(struct warden *warden);
 /* To be called whenever a job of a dying cell has ended: the last one lets the cell go (and be freed). */
@@ -69,7 +70,7 @@ void supervise_check_gone(struct held_cell *cell);
 /* job.c */
 void job_begin(struct held_job *job);
 void job_refuse(struct held_job *job, const struct hc_err *err); /* never started: tell the client, free it */
-void job_end(struct held_job *job, enum job_end reason); /* ends the cell; the first reason stays */
+void job_end(struct held_job *job, enum job_end reason);         /* ends the cell; the first reason stays */
 struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count);
 
 /* main.c */

@@ -1,0 +1,406 @@
+/*
+ * The file system of a cell: each function is one step of building it. The mounts are made below /cell in the builder's
+ * own copy of the warden's root (image.h), so their sources are right beside it; pivot_root and a detach then leave
+ * nothing of that root.
+ */
+#include "cell/build.h"
+
+#include "base/fd.h"
+#include "kernel/sys.h"
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define ROOT "/cell"
+#define SCRATCH "/scratch"
+
+static int make_folder(const char *path, mode_t mode, struct hc_err *err)
+{
+    if (mkdir(path, mode) < 0 && errno != EEXIST)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", path);
+    return 0;
+}
+
+/* With its parents; `path` begins with ROOT. */
+static int make_folders(const char *path, struct hc_err *err)
+{
+    char text[PATH_MAX];
+    snprintf(text, sizeof text, "%s/", path);
+    for (char *slash = strchr(text + sizeof ROOT, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        int result = make_folder(text, 0755, err);
+        if (result < 0)
+            return result;
+        *slash = '/';
+    }
+    return 0;
+}
+
+static int bind_to(const char *from, const char *to, struct hc_err *err)
+{
+    if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "binding %s", from);
+    return 0;
+}
+
+static int set_attributes(const char *path, unsigned attributes, unsigned flags, struct hc_err *err)
+{
+    struct hc_mount_attr attr = {.attr_set = attributes};
+    if (hc_mount_setattr(AT_FDCWD, path, flags, &attr) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "mount attributes of %s", path);
+    return 0;
+}
+
+/* The folders that a writable root gives to the guest, below /usr: enough to install into. Everything else there can be
+ * replaced but not changed in place, for its owner does not exist in the cell. */
+static const char *const writable_usr[] = {"bin",           "sbin",      "lib",        "share",     "include",
+                                           "local",         "local/bin", "local/sbin", "local/lib", "local/share",
+                                           "local/include", "local/etc", "src",        "games"};
+
+int mounts_scratch(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    char options[128];
+    snprintf(options, sizeof options, "mode=0755,size=%" PRIu64 ",nr_inodes=%" PRIu64, build->spec->disk,
+             build->spec->inodes + 8);
+    if (mount("scratch", SCRATCH, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "tmpfs");
+    static const struct {
+        const char *path;
+        mode_t mode;
+    } folders[] = {
+        {SCRATCH "/work", 0755}, {SCRATCH "/tmp", 01777}, {SCRATCH "/shm", 01777}, {SCRATCH "/tmp/.hotcell", 0755}};
+    for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
+        int result = make_folder(folders[i].path, 0700, err);
+        if (result < 0)
+            return result;
+        if (chmod(folders[i].path, folders[i].mode) < 0 || chown(folders[i].path, GUEST_UID, GUEST_UID) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving %s to the guest", folders[i].path);
+    }
+    return 0;
+}
+
+int mounts_root(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    bool writable = build->spec->flags & CELL_WRITABLE_ROOT;
+    char options[96];
+    snprintf(options, sizeof options, "mode=0755,size=%s,nr_inodes=512", writable ? "16m" : "256k");
+    if (mount("root", ROOT, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "tmpfs");
+    static const char *const folders[] = {"usr", "etc",  "dev",  "proc", "tmp", "run",
+                                          "var", "root", "home", "opt",  "srv", "mnt"};
+    for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s/%s", ROOT, folders[i]);
+        int result = make_folder(path, 0755, err);
+        if (result < 0)
+            return result;
+    }
+    static const char *const own[] = {"", "/run", "/var", "/opt", "/srv", "/home", "/root", "/mnt"};
+    for (unsigned i = 0; writable && i < sizeof own / sizeof *own; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s%s", ROOT, own[i]);
+        if (chown(path, GUEST_UID, GUEST_UID) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving %s to the guest", path);
+    }
+    if (symlink("/tmp", ROOT "/var/tmp") < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making /var/tmp");
+    return 0;
+}
+
+/* The host's layout: /bin and its like are symlinks into /usr, or folders bound beside it. */
+int mounts_top(void *plan, struct hc_err *err)
+{
+    (void)plan;
+    static const char *const names[] = {"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        char target[PATH_MAX], to[64];
+        snprintf(to, sizeof to, "%s%s", ROOT, names[i]);
+        ssize_t length = readlink(names[i], target, sizeof target - 1);
+        if (length < 0 && errno == ENOENT)
+            continue;
+        if (length < 0) {
+            int result = make_folder(to, 0755, err);
+            if (result == 0)
+                result = bind_to(names[i], to, err);
+            if (result < 0)
+                return result;
+            continue;
+        }
+        target[length] = '\0';
+        if (symlink(target, to) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", names[i]);
+    }
+    return 0;
+}
+
+static int prepare_upper(struct hc_err *err)
+{
+    static const char *const layers[] = {SCRATCH "/upper", SCRATCH "/upper/usr", SCRATCH "/upper/work"};
+    for (unsigned i = 0; i < sizeof layers / sizeof *layers; i++) {
+        int result = make_folder(layers[i], 0755, err);
+        if (result < 0)
+            return result;
+    }
+    for (int i = -1; i < (int)(sizeof writable_usr / sizeof *writable_usr); i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/upper/usr/%s", SCRATCH, i < 0 ? "" : writable_usr[i]);
+        int result = make_folder(path, 0755, err);
+        if (result < 0)
+            return result;
+        if (chown(path, GUEST_UID, GUEST_UID) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving %s to the guest", path);
+    }
+    return 0;
+}
+
+/* An overlay of the cell's own even where nothing is writable, so that file locks and inode numbers are not shared
+ * between cells. */
+int mounts_usr(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    bool writable = build->spec->flags & CELL_WRITABLE_ROOT;
+    const char *options = "lowerdir=/usr:/empty,userxattr";
+    if (writable) {
+        int result = prepare_upper(err);
+        if (result < 0)
+            return result;
+        options = "lowerdir=/usr,upperdir=" SCRATCH "/upper/usr,workdir=" SCRATCH "/upper/work,userxattr";
+    }
+    if (mount("usr", ROOT "/usr", "overlay", MS_NOSUID | MS_NODEV | (writable ? 0 : MS_RDONLY), options) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "overlay");
+    return 0;
+}
+
+/* A made-up file or link, as the guest's own. */
+static int copy_etc_entry(const char *from, const char *to, bool link, struct hc_err *err)
+{
+    char text[4096];
+    if (link) {
+        ssize_t length = readlink(from, text, sizeof text - 1);
+        if (length < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "reading %s", from);
+        text[length] = '\0';
+        if (symlink(text, to) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", to);
+    } else {
+        ssize_t length = hc_read_file_at(AT_FDCWD, from, text, sizeof text);
+        hc_cleanup_fd int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (length < 0 || fd < 0)
+            return hc_fail(err, HC_CLASS_OURS, EIO, "copying %s", from);
+        int result = hc_write_all(fd, text, (size_t)length);
+        if (result < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, -result, "writing %s", to);
+    }
+    if (lchown(to, GUEST_UID, GUEST_UID) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving %s to the guest", to);
+    return 0;
+}
+
+/* A writable /etc: what is made up is copied, and what the image has from the host is bound, read-only. (Not an
+ * overlay: the kernel takes no lower layer with mounts in it that are locked.) */
+static int build_writable_etc(struct hc_err *err)
+{
+    struct stat base, st;
+    DIR *list = opendir("/image/etc");
+    if (!list || fstat(dirfd(list), &base) < 0) {
+        if (list)
+            closedir(list);
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "reading /image/etc");
+    }
+    int result = 0;
+    for (struct dirent *entry; result == 0 && (entry = readdir(list));) {
+        if (entry->d_name[0] == '.' || fstatat(dirfd(list), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        char from[PATH_MAX], to[PATH_MAX];
+        snprintf(from, sizeof from, "/image/etc/%s", entry->d_name);
+        snprintf(to, sizeof to, "%s/etc/%s", ROOT, entry->d_name);
+        bool ours = st.st_dev == base.st_dev;
+        if (ours && !S_ISDIR(st.st_mode)) {
+            result = copy_etc_entry(from, to, S_ISLNK(st.st_mode), err);
+            continue;
+        }
+        if (S_ISDIR(st.st_mode)) {
+            result = make_folder(to, 0755, err);
+        } else {
+            hc_cleanup_fd int fd = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+            if (fd < 0)
+                result = hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", to);
+        }
+        if (result == 0)
+            result = bind_to(from, to, err);
+    }
+    closedir(list);
+    if (result == 0 && chown(ROOT "/etc", GUEST_UID, GUEST_UID) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving /etc to the guest");
+    return result;
+}
+
+int mounts_etc(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    if (build->spec->flags & CELL_WRITABLE_ROOT)
+        return build_writable_etc(err);
+    return bind_to("/image/etc", ROOT "/etc", err);
+}
+
+int mounts_dev(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    int result = bind_to("/image/dev", ROOT "/dev", err);
+    if (result == 0)
+        result = bind_to(SCRATCH "/shm", ROOT "/dev/shm", err);
+    if (result == 0 && (build->spec->flags & CELL_TERMINAL) &&
+        mount("devpts", ROOT "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "devpts");
+    return result;
+}
+
+/* World-readable files that tell of the host, of what it does, or of other cells. What only real root may read needs no
+ * cover: nobody in a cell is that. What merely says how the kernel was built (crypto, filesystems) stays. */
+static const char *const masked[] = {
+    "acpi",       "asound",
+    "buddyinfo",  "bus",
+    "cmdline",    "config.gz",
+    "consoles",   "diskstats",
+    "driver",     "dynamic_debug",
+    "fb",         "fs",
+    "interrupts", "iomem",
+    "ioports",    "irq",
+    "kallsyms",   "key-users",
+    "keys",       "locks",
+    "mdstat",     "modules",
+    "mtrr",       "partitions",
+    "pressure",   "sched_debug",
+    "schedstat",  "scsi",
+    "softirqs",   "swaps",
+    "tty",        "vmstat",
+    "zoneinfo",   "sys/kernel/random/boot_id",
+};
+
+int mounts_proc(void *plan, struct hc_err *err)
+{
+    (void)plan;
+    if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "proc");
+    for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++) {
+        char path[96];
+        snprintf(path, sizeof path, "%s/proc/%s", ROOT, masked[i]);
+        if (mount("/image/dev/null", path, NULL, MS_BIND, NULL) == 0)
+            continue;
+        if (errno == ENOENT)
+            continue;
+        if (errno == ENOTDIR && mount("/empty", path, NULL, MS_BIND, NULL) == 0)
+            continue;
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "masking /proc/%s", masked[i]);
+    }
+    if (mount(ROOT "/proc/sys", ROOT "/proc/sys", NULL, MS_BIND | MS_REC, NULL) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "binding /proc/sys");
+    return set_attributes(ROOT "/proc/sys", HC_MOUNT_ATTR_RDONLY, HC_AT_RECURSIVE, err);
+}
+
+int mounts_work(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    const char *work = build->spec->work_dir;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s", ROOT, work);
+    int result = make_folders(path, err);
+    if (result == 0)
+        result = bind_to(SCRATCH "/work", path, err);
+    if (result == 0)
+        result = bind_to(SCRATCH "/tmp", ROOT "/tmp", err);
+    if (result < 0)
+        return result;
+    static const char *const names[] = {"/workspace", "/sandbox"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s%s", ROOT, names[i]);
+        if (symlink(work, path) < 0 && errno != EEXIST)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", names[i]);
+    }
+    return 0;
+}
+
+/* Open what the policy checked: anything else than the very same inode is refused. */
+static int open_allowed(const struct cell_mount *mount, struct stat *st, struct hc_err *err)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/host/%u", mount->host);
+    hc_cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, st) < 0)
+        return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "opening what is to be mounted at %s", mount->path);
+    if (st->st_dev != mount->device || st->st_ino != mount->inode)
+        return hc_fail(err, HC_CLASS_REQUEST, EACCES, "what is to be mounted at %s changed after it was checked",
+                       mount->path);
+    return HC_TAKE_FD(fd);
+}
+
+int mounts_hosts(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    for (uint32_t i = 0; i < build->spec->mount_count; i++) {
+        const struct cell_mount *mount = &build->mounts[i];
+        struct stat st;
+        hc_cleanup_fd int fd = open_allowed(mount, &st, err);
+        if (fd < 0)
+            return fd;
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s%s", ROOT, mount->path);
+        int result = make_folders(S_ISDIR(st.st_mode) ? path : ROOT, err);
+        if (result == 0 && !S_ISDIR(st.st_mode)) {
+            char *slash = strrchr(path, '/');
+            *slash = '\0';
+            result = make_folders(path, err);
+            *slash = '/';
+            hc_cleanup_fd int file = result < 0 ? -1 : open(path, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0644);
+            if (result == 0 && file < 0)
+                result = hc_fail_errno(err, HC_CLASS_REQUEST, errno, "making %s", mount->path);
+        }
+        if (result < 0)
+            return result;
+        hc_cleanup_fd int tree = hc_open_tree(fd, "", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | AT_EMPTY_PATH | O_CLOEXEC);
+        if (tree < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "cloning the mount for %s", mount->path);
+        struct hc_mount_attr attr = {.attr_set = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV |
+                                                 (mount->read_only ? HC_MOUNT_ATTR_RDONLY : 0)};
+        if (hc_mount_setattr(tree, "", AT_EMPTY_PATH | HC_AT_RECURSIVE, &attr) < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "mount attributes of %s", mount->path);
+        if (hc_move_mount(tree, "", AT_FDCWD, path, HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "mounting %s", mount->path);
+    }
+    return 0;
+}
+
+int mounts_seal(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    unsigned attributes = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV;
+    if (!(build->spec->flags & CELL_WRITABLE_ROOT))
+        attributes |= HC_MOUNT_ATTR_RDONLY;
+    return set_attributes(ROOT, attributes, 0, err);
+}
+
+int mounts_pivot(void *plan, struct hc_err *err)
+{
+    (void)plan;
+    if (chdir(ROOT) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering the root");
+    if (hc_pivot_root(".", ".") < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "pivot_root");
+    if (umount2(".", MNT_DETACH) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "detaching the old root");
+    if (chdir("/") < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering /");
+    struct stat here, root;
+    if (stat(".", &here) < 0 || stat("/", &root) < 0 || here.st_ino != root.st_ino || here.st_dev != root.st_dev)
+        return hc_fail(err, HC_CLASS_OURS, EIO, "the working directory is not the new root");
+    /* What hides below the mount points of the old root must not show through. */
+    if (access("/image", F_OK) == 0 || access("/host", F_OK) == 0)
+        return hc_fail(err, HC_CLASS_OURS, EIO, "the old root is still there");
+    return 0;
+}
