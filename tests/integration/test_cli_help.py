@@ -218,6 +218,17 @@ def test_languages_as_table_names_and_json():
         assert row == row.rstrip()
 
 
+def test_readme_lists_the_languages_that_there_are():
+    rows = re.findall(r"^\| (\S+) \| ([^|]+) \| ([^|]+) \| (\S+) \|$", (SOURCE / "README.md").read_text(), re.MULTILINE)
+    listed = {name: (package, set(aliases.split(", "))) for name, aliases, _, package in rows}
+    languages = json.loads(hotcell("languages", "--json").stdout)
+    built_in = [language for language in languages if (SOURCE / "languages" / f"{language['name']}.toml").exists()]
+    assert len(built_in) >= 15
+    for language in built_in:
+        package, aliases = listed[language["name"]]
+        assert package == language["package"] and aliases <= set(language["aliases"]), language
+
+
 def test_missing_language_names_its_package(tmp_path):
     folder = tmp_path / "languages"
     folder.mkdir()
