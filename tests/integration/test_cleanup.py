@@ -96,15 +96,18 @@ def ended(watch, *arguments, word=None):
 LINGER = "sh -c 'sleep 1000; :' {0} & (setsid sh -c 'sleep 1000; :' {0} &) ; sleep 0.2; "
 
 
-@essential
+ENDS = {  # what the program does after that, and how the run ends then
+    "success": ("true", [], "completed"),
+    "failure": ("exit 3", [], "error"),
+    "signal": ("kill -SEGV $$", [], "error"),
+    "timeout": ("sleep 1000", ["--timeout", "1"], "timeout"),
+    "flood": ("cat /dev/zero", ["--output", "1k"], "output_limit"),
+    "files": ("mkdir -p a/b/c; mkfifo f; ln -s /etc l; echo x >a/b/c/d; true", ["--read-only=false"], "completed"),
+}
+
+
 @pytest.mark.parametrize("script, options, status", [
-    ("true", [], "completed"),
-    ("exit 3", [], "error"),
-    ("kill -SEGV $$", [], "error"),
-    ("sleep 1000", ["--timeout", "1"], "timeout"),
-    ("cat /dev/zero", ["--output", "1k"], "output_limit"),
-    ("mkdir -p a/b/c; mkfifo f; ln -s /etc l; echo x >a/b/c/d; true", ["--read-only=false"], "completed"),
-])
+    pytest.param(*end, id=name, marks=essential if name in ("success", "timeout", "files") else ()) for name, end in ENDS.items()])
 def test_nothing_is_left_after_each_kind_of_end(watch, script, options, status):
     """Each program leaves two processes behind, one of them in a session of its own."""
     word = cells.token()
@@ -134,8 +137,7 @@ def started(watch, *options, script=""):
     return process, cells.tree_of(process.pid), word
 
 
-@essential
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=essential), signal.SIGINT, signal.SIGHUP])
 def test_nothing_is_left_after_a_signal(watch, number):
     process, tree, word = started(watch)
     begin = time.monotonic()

@@ -11,7 +11,7 @@ import cells
 import pytest
 from cells import HOTCELL, SLOW
 
-pytestmark = pytest.mark.essential
+essential = pytest.mark.essential
 weak_only = pytest.mark.skipif(not cells.machine_is_weak() or not cells.user_namespaces(), reason="this machine enforces every layer")
 whole_only = pytest.mark.skipif(cells.machine_is_weak() or not cells.user_namespaces(), reason="this machine lacks a layer")
 namespaces_only = pytest.mark.skipif(not cells.user_namespaces(), reason="no user namespaces")
@@ -23,6 +23,7 @@ def doctor():
     return done.returncode, json.loads(done.stdout), done.stdout + done.stderr
 
 
+@essential
 @namespaces_only
 def test_layers_of_a_result_are_what_the_machine_has():
     run = cells.run("--", "/bin/true", weak=True)
@@ -31,12 +32,14 @@ def test_layers_of_a_result_are_what_the_machine_has():
     assert run.isolation["level"] == ("weak" if cells.machine_is_weak() else "full")
 
 
+@essential
 @whole_only
 def test_a_whole_machine_runs_without_asking():
     run = cells.run("--", "/bin/true", weak=False)
     assert run.status == "completed" and run.isolation["level"] == "full", run
 
 
+@essential
 @whole_only
 def test_doctor_calls_a_whole_machine_safe():
     status, _, text = doctor()

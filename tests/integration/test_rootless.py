@@ -82,10 +82,9 @@ class User:
         """`words` as this user: a private mount namespace, then the account files, then the uid."""
         script = ""
         if self.subordinate:
-            # A file that the machine does not have cannot be mounted over; it is made in an overlay of nothing but this namespace.
             names = ("passwd", "group", "subuid", "subgid")
             missing = [name for name in names if not os.path.exists(f"/etc/{name}")]
-            assert not missing, f"/etc/{missing[0]} is missing: the package uidmap or passwd makes it"
+            assert not missing, f"/etc/{missing[0]} is missing, so nothing can be mounted over it"
             script = "".join(f"mount --bind {self.folder}/{name} /etc/{name} && " for name in names)
         script += f"exec setpriv --reuid {self.uid} --regid {self.uid} --clear-groups -- \"$@\""
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *words]

@@ -125,6 +125,8 @@ def make(path, source, build, kernel_version, plans, full):
         (staging / folder).mkdir(parents=True)
     for folder in ("tmp", "var/tmp"):
         os.chmod(staging / folder, 0o1777)
+    for name in ("etc/subuid", "etc/subgid"):
+        (staging / name).touch()
     for name in ("bin", "sbin", "lib", "lib64"):
         os.symlink("usr/" + name, staging / name)
 
