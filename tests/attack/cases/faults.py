@@ -209,6 +209,8 @@ def injected(trial):
     trial.check(started >= 100, "%d of %d faults: %d never started, %d sealed whole" % (started, len(tries), started - sealed, sealed))
     trial.check(not wrong, "none under-sealed" if not wrong else "UNDER-SEALED: " + " | ".join(wrong[:5]))
     trial.check(not hung, "none hung" if not hung else "hung: " + ", ".join(hung[:5]))
+    if hung:
+        kill_all(trial.watch.leftovers())
 
 
 @case(105, "every nth allocation fails", seconds=90, later=True)
