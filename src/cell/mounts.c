@@ -261,25 +261,26 @@ int mounts_dev(void *plan, struct hc_err *err)
     return result;
 }
 
-/* World-readable files that tell of the host, of what it does, or of other cells. What only real root may read needs no
- * cover: nobody in a cell is that. What merely says how the kernel was built (crypto, filesystems) stays. */
+/* World-readable files, and folders (with a slash), that tell of the host, of what it does, or of other cells. What
+ * only real root may read needs no cover: nobody in a cell is that. What merely says how the kernel was built (crypto,
+ * filesystems) stays. A bind of the wrong kind is not tried first: a mount that fails waits for an RCU grace period. */
 static const char *const masked[] = {
-    "acpi",       "asound",
-    "buddyinfo",  "bus",
+    "acpi/",      "asound/",
+    "buddyinfo",  "bus/",
     "cmdline",    "config.gz",
     "consoles",   "diskstats",
-    "driver",     "dynamic_debug",
-    "fb",         "fs",
+    "driver/",    "dynamic_debug/",
+    "fb",         "fs/",
     "interrupts", "iomem",
-    "ioports",    "irq",
+    "ioports",    "irq/",
     "kallsyms",   "key-users",
     "keys",       "locks",
     "mdstat",     "modules",
     "mtrr",       "partitions",
-    "pressure",   "sched_debug",
-    "schedstat",  "scsi",
+    "pressure/",  "sched_debug",
+    "schedstat",  "scsi/",
     "softirqs",   "swaps",
-    "tty",        "vmstat",
+    "tty/",       "vmstat",
     "zoneinfo",   "sys/kernel/random/boot_id",
 };
 
@@ -291,13 +292,9 @@ int mounts_proc(void *plan, struct hc_err *err)
     for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++) {
         char path[96];
         snprintf(path, sizeof path, "%s/proc/%s", ROOT, masked[i]);
-        if (mount("/image/dev/null", path, NULL, MS_BIND, NULL) == 0)
-            continue;
-        if (errno == ENOENT)
-            continue;
-        if (errno == ENOTDIR && mount("/empty", path, NULL, MS_BIND, NULL) == 0)
-            continue;
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "masking /proc/%s", masked[i]);
+        bool folder = path[strlen(path) - 1] == '/';
+        if (mount(folder ? "/empty" : "/image/dev/null", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "masking /proc/%s", masked[i]);
     }
     if (mount(ROOT "/proc/sys", ROOT "/proc/sys", NULL, MS_BIND | MS_REC, NULL) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "binding /proc/sys");

@@ -171,6 +171,16 @@ static int remove_tree(int dir, const char *name)
     return -EBUSY;
 }
 
+/* hotcell-<pid>-<hexadecimal>, as cgroup_base_open makes them, and nobody else's. */
+static bool is_base_name(const char *name)
+{
+    int pid, length = 0;
+    unsigned long long number;
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 &&
+           sscanf(name + sizeof prefix - 1, "%d-%10llx%n", &pid, &number, &length) == 2 &&
+           name[sizeof prefix - 1 + (size_t)length] == '\0';
+}
+
 /* A base whose lock nobody holds has no keeper. `lock_dir` is the hierarchy that carries the locks. */
 static bool is_stale(int lock_dir, const char *name)
 {
@@ -190,7 +200,7 @@ static void clear_stale(const int *dirs, size_t count)
         return;
     }
     for (struct dirent *entry; (entry = readdir(list));) {
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0 || !is_stale(dirs[0], entry->d_name))
+        if (!is_base_name(entry->d_name) || !is_stale(dirs[0], entry->d_name))
             continue;
         for (size_t i = count; i-- > 0;)
             remove_tree(dirs[i], entry->d_name); /* the lock goes last */
@@ -211,18 +221,40 @@ static int give(int dir, int slot, uid_t owner, gid_t group)
     return 0;
 }
 
+/* The first folder of a base carries its lock. Whoever clears up holds the parent's lock meanwhile, and so do we
+ * between making and locking: a base is never seen without the one or the other. */
+static int claim(struct cgroup_keeper *keeper, int slot)
+{
+    int dirs[CGROUP_SLOTS], parent = keeper->parent[slot];
+    size_t count = 0;
+    for (int other = slot; other < CGROUP_SLOTS; other++)
+        if (keeper->parent[other] >= 0)
+            dirs[count++] = keeper->parent[other];
+    if (flock(parent, LOCK_EX) < 0)
+        return -errno;
+    clear_stale(dirs, count);
+    int result = mkdirat(parent, keeper->name, 0755) < 0 ? -errno : 0;
+    if (result == 0) {
+        keeper->lock = openat(parent, keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (keeper->lock < 0 || flock(keeper->lock, LOCK_EX | LOCK_NB) < 0)
+            result = -errno;
+    }
+    flock(parent, LOCK_UN);
+    return result;
+}
+
 static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int slot, uid_t owner, gid_t group)
 {
-    if (mkdirat(keeper->parent[slot], keeper->name, 0755) < 0)
-        return -errno;
+    int result = 0;
+    if (keeper->lock < 0)
+        result = claim(keeper, slot);
+    else if (mkdirat(keeper->parent[slot], keeper->name, 0755) < 0)
+        result = -errno;
+    if (result < 0)
+        return result;
     base->dir[slot] = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base->dir[slot] < 0)
         return -errno;
-    if (keeper->lock < 0) {
-        keeper->lock = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (keeper->lock < 0 || flock(keeper->lock, LOCK_EX | LOCK_NB) < 0)
-            return -errno;
-    }
     return owner == (uid_t)-1 ? 0 : give(base->dir[slot], slot, owner, group);
 }
 
@@ -313,7 +345,6 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
         return parent;
     }
     keeper->parent[CGROUP_UNIFIED] = parent;
-    clear_stale(&parent, 1);
     int result = make_base(base, keeper, CGROUP_UNIFIED, owner, group);
     if (result == 0 && crowded)
         result = step_aside(base, keeper);
@@ -333,8 +364,6 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
  * is involved. */
 static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy *found)
 {
-    int dirs[CGROUP_SLOTS];
-    size_t count = 0;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
         if (!found[slot].found)
             continue;
@@ -345,11 +374,7 @@ static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy
         keeper->parent[slot] = open_group(&found[slot], found[slot].own);
         if (keeper->parent[slot] >= 0 && faccessat(keeper->parent[slot], ".", W_OK, AT_EACCESS) < 0)
             keeper->parent[slot] = hc_close(keeper->parent[slot]);
-        if (keeper->parent[slot] >= 0)
-            dirs[count++] = keeper->parent[slot];
     }
-    if (count)
-        clear_stale(dirs, count);
 }
 
 static int open_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,

@@ -1,6 +1,6 @@
 /*
- * The seccomp allow-list, as one table. It is read by seccomp_gen.c at build time, which makes a BPF program of it, and by
- * the attack suite, which checks each number against it. Kept one call a line, grouped by what it is for.
+ * The seccomp allow-list, as one table. It is read by seccomp_gen.c at build time, which makes a BPF program of it, and
+ * by the attack suite, which checks each number against it. Kept one call a line, grouped by what it is for.
  *
  *   ALLOW(name)                        allowed
  *   DENY(name)                         known and refused: EPERM

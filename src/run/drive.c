@@ -24,7 +24,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { CELL_ID = 1, COLLECT_JOB = 1000000 };
+enum { COLLECT_JOB = 1000000 };
 
 struct drive;
 
@@ -40,6 +40,7 @@ struct stream { /* one pipe from the guest */
 struct drive {
     struct hc_loop *loop;
     int warden;
+    uint64_t cell; /* its number: another run's, on the same warden, had another */
     const struct plan *plan;
     const struct drive_options *options;
     struct result *result;
@@ -47,7 +48,7 @@ struct drive {
     struct capture (
         *captures)[2]; /* of each stage, stdout and stderr: a pipe may still be draining when the next stage starts */
     struct feed feed;
-    bool feeding, cancelled, collecting, destroyed, gone, ended;
+    bool feeding, cancelled, collecting, last, destroyed, gone, ended;
     size_t stage; /* the current one */
     struct collected collected;
     struct hc_err failure; /* why the run cannot go on; its own fault never */
@@ -63,7 +64,7 @@ static void fail(struct drive *drive, int code, const char *what)
 static void send_message(struct drive *drive, struct warden_message *message, const int *fds, size_t count)
 {
     message->protocol = WARDEN_PROTOCOL;
-    message->cell = CELL_ID;
+    message->cell = drive->cell;
     int result = hc_send_fds(drive->warden, message, sizeof *message, fds, count);
     if (result < 0)
         fail(drive, -result, "talking to the warden");
@@ -82,6 +83,8 @@ static void destroy_cell(struct drive *drive)
     if (drive->destroyed)
         return;
     drive->destroyed = true;
+    if (drive->last) /* the warden did it by itself */
+        return;
     struct warden_message message = {.type = WARDEN_CELL_DESTROY};
     send_message(drive, &message, NULL, 0);
 }
@@ -242,6 +245,7 @@ static void start_stage(struct drive *drive)
     struct warden_message message = {.type = WARDEN_JOB_START, .job = drive->stage};
     message.job_spec.kind = JOB_PROGRAM;
     message.job_spec.sweep = drive->stage > 0;
+    message.job_spec.last = drive->stage + 1 == drive->plan->stage_count && drive->plan->request->collect.count == 0;
     message.job_spec.argc = (uint32_t)stage->argv.count;
     message.job_spec.envc = (uint32_t)drive->plan->env.count;
     plan_job_limits(&stage->limits, &message.job_spec.limits);
@@ -303,6 +307,7 @@ static void on_job_ended(struct drive *drive, const struct warden_message *messa
     stage->facts = message->facts;
     stage->err = message->err;
     stage->started = message->facts.end != JOB_NOT_STARTED;
+    drive->last = message->job_spec.last;
     stage_judge(stage);
     bool alive = message->facts.end == JOB_EXITED && !drive->cancelled;
     if (alive && stage->status == RUN_COMPLETED && drive->stage + 1 < drive->plan->stage_count) {
@@ -328,7 +333,7 @@ static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
         fail(drive, size < 0 ? (int)-size : EPIPE, "the warden died");
         return;
     }
-    if (message.cell != CELL_ID)
+    if (message.cell != drive->cell)
         return;
     switch (message.type) {
     case WARDEN_CELL_FAILED:
@@ -421,7 +426,7 @@ static void finish(struct drive *drive)
 int drive_run(int warden, const struct plan *plan, const struct drive_options *options, struct result *result,
               struct hc_err *err)
 {
-    struct drive drive = {.warden = warden, .plan = plan, .options = options, .result = result};
+    struct drive drive = {.warden = warden, .cell = hc_now(), .plan = plan, .options = options, .result = result};
     int status = begin(&drive);
     if (status < 0)
         fail(&drive, -status, "starting the run");

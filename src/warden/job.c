@@ -174,9 +174,14 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
         message.facts.end = JOB_NOT_STARTED;
     }
     struct held_cell *cell = job->cell;
+    bool last = job->spec.last;
+    message.job_spec.last = last;
     warden_say(cell->warden, &message);
     job_free(job);
-    supervise_check_gone(cell);
+    if (last)
+        supervise_destroy(cell->warden, cell->id);
+    else
+        supervise_check_gone(cell);
 }
 
 static void on_deadline(struct hc_loop *loop, void *data)

@@ -64,6 +64,7 @@ struct job_spec {
     uint32_t kind;
     uint32_t has_files;
     uint32_t sweep;      /* first end what earlier jobs left running in the cell */
+    uint32_t last;       /* the cell goes when it ends: nobody has to say so */
     uint32_t argc, envc; /* in the argument block: cwd, argc words, envc words, each NUL-terminated */
     struct job_limits limits;
     uint64_t collect_limit; /* JOB_COLLECT: bytes */
