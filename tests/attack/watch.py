@@ -73,12 +73,14 @@ class Groups:
                     self.roots.append(fields.split()[4])
         if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):  # one v2 tree: a group with a process in it cannot hand out controllers
             for root in self.roots:
+                if not set(os.path.basename(root).split(",")) & {"memory", "cpu", "cpuacct", "pids", "unified"}:
+                    continue  # hotcell has no business in the others
                 path = root + self._current(root) + "/" + name
                 try:
                     os.mkdir(path)
+                    self.own.append(path)
                     with open(path + "/cgroup.procs", "w") as file:
                         file.write(str(os.getpid()))
-                    self.own.append(path)
                 except OSError:
                     pass
 

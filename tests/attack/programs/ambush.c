@@ -1,6 +1,7 @@
 /*
- * Lie in wait for the next job that enters the cell (argv[1]: a file of the host). Leaves a daemon that stops every other process it may signal, and
- * tries to go through each new one to the host: root, cwd, descriptors, memory. What it finds goes to `found` in the working directory.
+ * Lie in wait for the next job that enters the cell (argv[1]: a file of the host). Leaves a daemon that stops every
+ * other process it may signal, and tries to go through each new one to the host: root, cwd, descriptors, memory. What
+ * it finds goes to `found` in the working directory.
  */
 #include "probe.h"
 

@@ -1,4 +1,5 @@
-/* The neighbour: argv[1] beats, each a little work and a short sleep. Prints the 95th percentile and the median of a beat's time in microseconds. */
+/* The neighbour: argv[1] beats, each a little work and a short sleep. Prints the 95th percentile and the median of a
+ * beat's time in microseconds. */
 #include "probe.h"
 
 static uint64_t now(void)

@@ -1,6 +1,7 @@
 /*
- * A fork bomb that never gives up: every process forks as fast as it can. It runs only inside a cell; without the argument `inside` it does nothing. The pid
- * limit is set by RLIMIT_NPROC as well, so that a cell without a pid limit is no disaster.
+ * A fork bomb that never gives up: every process forks as fast as it can. It runs only inside a cell; without the
+ * argument `inside` it does nothing. The pid limit is set by RLIMIT_NPROC as well, so that a cell without a pid limit
+ * is no disaster.
  */
 #include "probe.h"
 

@@ -1,6 +1,7 @@
 /*
- * System calls that a guest has no business with, each with arguments that are harmless where the door is open: what does not exist is named, or what is set is
- * what was set before. argv[1] picks the group. `past` counts as open: an errno that only comes after the permission check.
+ * System calls that a guest has no business with, each with arguments that are harmless where the door is open: what
+ * does not exist is named, or what is set is what was set before. argv[1] picks the group. `past` counts as open: an
+ * errno that only comes after the permission check.
  */
 #include "probe.h"
 #include <linux/bpf.h>
@@ -57,7 +58,8 @@ static void machine(void)
     past("init_module", syscall(SYS_init_module, NULL, 0, ""));
     past("finit_module", syscall(SYS_finit_module, -1, "", 0));
     past("delete_module", syscall(SYS_delete_module, "hotcell_no_such_module", O_NONBLOCK));
-    past("reboot", syscall(SYS_reboot, 0, 0, 0, NULL)); /* wrong magic numbers: refused by everyone, after the privilege check */
+    past("reboot",
+         syscall(SYS_reboot, 0, 0, 0, NULL)); /* wrong magic numbers: refused by everyone, after the privilege check */
     past("swapon", syscall(SYS_swapon, "/nonexistent", 0));
     past("swapoff", syscall(SYS_swapoff, "/nonexistent"));
     past("acct", syscall(SYS_acct, "/nonexistent/file"));
@@ -74,9 +76,14 @@ static void bits(void)
         const char *name;
         unsigned long value;
     } kinds[] = {
-        {"no_randomize", ADDR_NO_RANDOMIZE},     {"read_implies_exec", READ_IMPLIES_EXEC}, {"compat_layout", ADDR_COMPAT_LAYOUT},
-        {"mmap_page_zero", MMAP_PAGE_ZERO},      {"linux32", PER_LINUX32},                 {"limit_3gb", ADDR_LIMIT_3GB},
-        {"uname26", UNAME26},                    {"short_inode", SHORT_INODE},
+        {"no_randomize", ADDR_NO_RANDOMIZE},
+        {"read_implies_exec", READ_IMPLIES_EXEC},
+        {"compat_layout", ADDR_COMPAT_LAYOUT},
+        {"mmap_page_zero", MMAP_PAGE_ZERO},
+        {"linux32", PER_LINUX32},
+        {"limit_3gb", ADDR_LIMIT_3GB},
+        {"uname26", UNAME26},
+        {"short_inode", SHORT_INODE},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         probe(kinds[i].name, personality(kinds[i].value));

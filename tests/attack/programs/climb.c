@@ -1,4 +1,5 @@
-/* Climb out of the root by "..", and by the chroot that leaves the working directory outside. argv[1]: a file below the host's root. */
+/* Climb out of the root by "..", and by the chroot that leaves the working directory outside. argv[1]: a file below the
+ * host's root. */
 #include "probe.h"
 
 int main(int argc, char **argv)

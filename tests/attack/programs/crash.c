@@ -1,6 +1,7 @@
 /*
- * Crashes. `many N`: N children that crash by turns in different ways, with the core limit raised as far as it goes; prints how many left a core.
- * `recurse`: without end. `signal N`, `exit N`: end oneself so. `say TEXT N`: print TEXT to both streams, exit N.
+ * Crashes. `many N`: N children that crash by turns in different ways, with the core limit raised as far as it goes;
+ * prints how many left a core. `recurse`: without end. `signal N`, `exit N`: end oneself so. `say TEXT N`: print TEXT
+ * to both streams, exit N.
  */
 #include "probe.h"
 

@@ -1,6 +1,6 @@
 /*
- * Overwrite the program of another process through /proc/PID/exe, also by holding it as O_PATH until that process is gone (the way of CVE-2019-5736).
- * argv[1]: the pid; argv[2] "wait": wait for its end before the last try.
+ * Overwrite the program of another process through /proc/PID/exe, also by holding it as O_PATH until that process is
+ * gone (the way of CVE-2019-5736). argv[1]: the pid; argv[2] "wait": wait for its end before the last try.
  */
 #include "probe.h"
 

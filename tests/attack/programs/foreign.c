@@ -1,4 +1,5 @@
-/* System calls by the doors of other architectures: `int80` (i386 numbers), `x32` (numbers with bit 30). Both ask for the pid. */
+/* System calls by the doors of other architectures: `int80` (i386 numbers), `x32` (numbers with bit 30). Both ask for
+ * the pid. */
 #include "probe.h"
 
 int main(int argc, char **argv)

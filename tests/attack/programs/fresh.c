@@ -1,6 +1,7 @@
 /*
- * Memory and tmpfs pages that were just given to us must be zero. `fill TOKEN MIB`: fill memory and files with a token, then end without wiping. `scan MIB`: count
- * bytes that are not zero in fresh pages. `both`: dirty a page first and scan that, to show that the scan sees.
+ * Memory and tmpfs pages that were just given to us must be zero. `fill TOKEN MIB`: fill memory and files with a token,
+ * then end without wiping. `scan MIB`: count bytes that are not zero in fresh pages. `both`: dirty a page first and
+ * scan that, to show that the scan sees.
  */
 #include "probe.h"
 #include <sys/mman.h>

@@ -56,10 +56,10 @@ static int file_identity(void)
     errno = EPERM;
     return -1;
 }
-#define DOOR(name, call)                                                                                                       \
-    static int try_##name(void)                                                                                                \
-    {                                                                                                                          \
-        return (int)(call);                                                                                                    \
+#define DOOR(name, call)                                                                                               \
+    static int try_##name(void)                                                                                        \
+    {                                                                                                                  \
+        return (int)(call);                                                                                            \
     }
 static const gid_t root_group[] = {0};
 DOOR(setuid, setuid(0))
@@ -77,14 +77,32 @@ DOOR(oom_score_adj, adjust("-1000"))
 DOOR(nice, setpriority(PRIO_PROCESS, 0, -5))
 DOOR(securebits, prctl(PR_SET_SECUREBITS, 0))
 
-#define ENTRY(name) {#name, try_##name}
+#define ENTRY(name)                                                                                                    \
+    {                                                                                                                  \
+#name, try_##name                                                                                              \
+    }
 static const struct {
     const char *name;
     int (*try)(void);
 } doors[] = {
-    ENTRY(setuid), ENTRY(setgid),  ENTRY(setresuid), ENTRY(setuid_other), ENTRY(setgroups), ENTRY(nofile), ENTRY(core),
-    ENTRY(nproc),  ENTRY(fsize),   ENTRY(memlock),   ENTRY(rtprio),       ENTRY(oom_score_adj), ENTRY(nice), ENTRY(securebits),
-    {"setfsuid", file_identity}, {"capset", raise_capabilities}, {"ambient", ambient}, {"realtime", realtime},
+    ENTRY(setuid),
+    ENTRY(setgid),
+    ENTRY(setresuid),
+    ENTRY(setuid_other),
+    ENTRY(setgroups),
+    ENTRY(nofile),
+    ENTRY(core),
+    ENTRY(nproc),
+    ENTRY(fsize),
+    ENTRY(memlock),
+    ENTRY(rtprio),
+    ENTRY(oom_score_adj),
+    ENTRY(nice),
+    ENTRY(securebits),
+    {"setfsuid", file_identity},
+    {"capset", raise_capabilities},
+    {"ambient", ambient},
+    {"realtime", realtime},
 };
 
 int main(void)

@@ -1,7 +1,7 @@
 /*
- * Write a file that is open for reading, through every path but write(): shared mapping, splice, sendfile, copy_file_range, /proc/self/mem, a dirtied
- * pipe page (CVE-2022-0847), fallocate. argv[1]: the file; argv[2]: "ro" or "rw", how it is opened. The last line says whether the
- * file's bytes changed.
+ * Write a file that is open for reading, through every path but write(): shared mapping, splice, sendfile,
+ * copy_file_range, /proc/self/mem, a dirtied pipe page (CVE-2022-0847), fallocate. argv[1]: the file; argv[2]: "ro" or
+ * "rw", how it is opened. The last line says whether the file's bytes changed.
  */
 #include "probe.h"
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-/* What the standard streams are good for besides their purpose: write to stdin, climb from it, open it anew, type into a terminal. argv[1]: a file of the host. */
+/* What the standard streams are good for besides their purpose: write to stdin, climb from it, open it anew, type into
+ * a terminal. argv[1]: a file of the host. */
 #include "probe.h"
 #include <sys/ioctl.h>
 

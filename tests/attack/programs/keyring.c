@@ -1,4 +1,5 @@
-/* A key in the user keyring: `leave TOKEN`, `find`, or `pair TOKEN` (both in one session keyring of its own, which ends with it); `fill N` adds N keys. */
+/* A key in the user keyring: `leave TOKEN`, `find`, or `pair TOKEN` (both in one session keyring of its own, which ends
+ * with it); `fill N` adds N keys. */
 #include "probe.h"
 #include <linux/keyctl.h>
 

@@ -1,6 +1,6 @@
 /*
- * `leave TOKEN`: put the token everywhere where a later run could find it: files, shared memory, a queue, an abstract socket, a process. `find`: look for
- * them. `pair TOKEN`: leave, then find, in one process, to show that both work.
+ * `leave TOKEN`: put the token everywhere where a later run could find it: files, shared memory, a queue, an abstract
+ * socket, a process. `find`: look for them. `pair TOKEN`: leave, then find, in one process, to show that both work.
  */
 #include "probe.h"
 #include <mqueue.h>
@@ -10,7 +10,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-static const char *const folders[] = {".", "/tmp", "/dev/shm", "/var/tmp", "/run", "/home", "/workspace", "/sandbox", "/run/lock", "/root"};
+static const char *const folders[] = {".",     "/tmp",       "/dev/shm", "/var/tmp",  "/run",
+                                      "/home", "/workspace", "/sandbox", "/run/lock", "/root"};
 enum { KEY = 0x7a11 };
 
 static socklen_t abstract(struct sockaddr_un *name)

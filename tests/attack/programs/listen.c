@@ -1,4 +1,5 @@
-/* Listen on TCP port argv[1] of every address and on the abstract socket argv[2], for argv[3] milliseconds; `accepted=<n>`. */
+/* Listen on TCP port argv[1] of every address and on the abstract socket argv[2], for argv[3] milliseconds;
+ * `accepted=<n>`. */
 #include "probe.h"
 #include <netinet/in.h>
 #include <poll.h>

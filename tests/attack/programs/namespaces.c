@@ -10,9 +10,16 @@ static const struct {
     const char *name;
     uint64_t flag;
 } kinds[] = {
-    {"mnt", CLONE_NEWNS},   {"uts", CLONE_NEWUTS},       {"ipc", CLONE_NEWIPC},  {"user", CLONE_NEWUSER},
-    {"pid", CLONE_NEWPID},  {"net", CLONE_NEWNET},       {"cgroup", CLONE_NEWCGROUP}, {"time", CLONE_NEWTIME},
-    {"user+mnt", CLONE_NEWUSER | CLONE_NEWNS}, {"user+net", CLONE_NEWUSER | CLONE_NEWNET},
+    {"mnt", CLONE_NEWNS},
+    {"uts", CLONE_NEWUTS},
+    {"ipc", CLONE_NEWIPC},
+    {"user", CLONE_NEWUSER},
+    {"pid", CLONE_NEWPID},
+    {"net", CLONE_NEWNET},
+    {"cgroup", CLONE_NEWCGROUP},
+    {"time", CLONE_NEWTIME},
+    {"user+mnt", CLONE_NEWUSER | CLONE_NEWNS},
+    {"user+net", CLONE_NEWUSER | CLONE_NEWNET},
 };
 
 static void in_child(const char *name, uint64_t flag)

@@ -1,7 +1,8 @@
 /*
- * Reach out. Arguments are `name=tcp:ADDRESS:PORT`, `name=udp:…`, `name=abstract:NAME`, `name=path:FILE`, `name=icmp:ADDRESS`, `name=vsock:CID:PORT`.
- * tcp is open when the connection stands or is refused by a peer that was reached; udp when the datagram left. `--own-lo ADDRESS` first
- * raises lo with that address and a listener on port 80, udp 53: the control's stand-in for a network that is there.
+ * Reach out. Arguments are `name=tcp:ADDRESS:PORT`, `name=udp:…`, `name=abstract:NAME`, `name=path:FILE`,
+ * `name=icmp:ADDRESS`, `name=vsock:CID:PORT`. tcp is open when the connection stands or is refused by a peer that was
+ * reached; udp when the datagram left. `--own-lo ADDRESS` first raises lo with that address and a listener on port 80,
+ * udp 53: the control's stand-in for a network that is there.
  */
 #include "probe.h"
 #include <arpa/inet.h>

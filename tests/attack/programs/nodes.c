@@ -1,4 +1,5 @@
-/* Make device nodes in the working directory and read through them. argv[1], argv[2]: major and minor number of the disk under the host's root. */
+/* Make device nodes in the working directory and read through them. argv[1], argv[2]: major and minor number of the
+ * disk under the host's root. */
 #include "probe.h"
 
 static void node(const char *name, mode_t kind, dev_t device)

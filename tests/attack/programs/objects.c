@@ -1,4 +1,5 @@
-/* Kernel objects up to a count: argv[1] of each kind. `kind=<got> <errno>`. What has a name in an ipc namespace is removed again unless argv[2] is "leave". */
+/* Kernel objects up to a count: argv[1] of each kind. `kind=<got> <errno>`. What has a name in an ipc namespace is
+ * removed again unless argv[2] is "leave". */
 #include "probe.h"
 #include <mqueue.h>
 #include <sys/epoll.h>
@@ -27,10 +28,22 @@ static void descriptors(const char *kind, long wanted, int (*make)(void))
     free(fds);
 }
 
-static int make_timer(void) { return timerfd_create(CLOCK_MONOTONIC, 0); }
-static int make_epoll(void) { return epoll_create1(0); }
-static int make_event(void) { return eventfd(0, 0); }
-static int make_inotify(void) { return inotify_init1(0); }
+static int make_timer(void)
+{
+    return timerfd_create(CLOCK_MONOTONIC, 0);
+}
+static int make_epoll(void)
+{
+    return epoll_create1(0);
+}
+static int make_event(void)
+{
+    return eventfd(0, 0);
+}
+static int make_inotify(void)
+{
+    return inotify_init1(0);
+}
 
 static void timers(long wanted)
 {
@@ -67,7 +80,8 @@ static void system_v(long wanted, bool leave)
     tell("shm", got, wanted);
     for (long i = 0; i < got && !leave; i++)
         shmctl(ids[i], IPC_RMID, NULL);
-    for (got = 0; got < wanted && (ids[got] = semget(leave ? 0x5afe + (int)got : IPC_PRIVATE, 1, IPC_CREAT | 0600)) >= 0;)
+    for (got = 0;
+         got < wanted && (ids[got] = semget(leave ? 0x5afe + (int)got : IPC_PRIVATE, 1, IPC_CREAT | 0600)) >= 0;)
         got++;
     tell("sem", got, wanted);
     for (long i = 0; i < got && !leave; i++)

@@ -1,6 +1,6 @@
 /*
- * Rename, link, truncate and exchange a file outside the workspace (a read-only mount). argv[1]: the folder, which holds `canary` and,
- * where the door is open, also `spare`.
+ * Rename, link, truncate and exchange a file outside the workspace (a read-only mount). argv[1]: the folder, which
+ * holds `canary` and, where the door is open, also `spare`.
  */
 #include "probe.h"
 

@@ -1,6 +1,6 @@
 /*
- * What every attack program shares: one line for each door that was tried, `name=OK` when it opened, `name=ERRNO` when it did not.
- * Lines go out unbuffered, so that what was found before a kill is kept.
+ * What every attack program shares: one line for each door that was tried, `name=OK` when it opened, `name=ERRNO` when
+ * it did not. Lines go out unbuffered, so that what was found before a kill is kept.
  */
 #ifndef PROBE_H
 #define PROBE_H

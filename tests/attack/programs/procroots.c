@@ -1,4 +1,5 @@
-/* Go through every process's root, cwd and fds, and through one's own threads, to a file of the host. argv[1]: that file. */
+/* Go through every process's root, cwd and fds, and through one's own threads, to a file of the host. argv[1]: that
+ * file. */
 #include "probe.h"
 
 static void through(const char *base, const char *file)

@@ -1,4 +1,5 @@
-/* Every classic mount call. argv[1]: a folder that may be mounted over, argv[2]: the root's mount point, argv[3]: one that is read-only. */
+/* Every classic mount call. argv[1]: a folder that may be mounted over, argv[2]: the root's mount point, argv[3]: one
+ * that is read-only. */
 #include "probe.h"
 #include <sys/mount.h>
 

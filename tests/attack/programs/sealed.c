@@ -1,10 +1,12 @@
 /*
- * Is this process sealed? Looks at itself and prints one line for each seal, `name=sealed` or `name=OPEN <what was seen>`. Arguments: the host's namespaces as
- * `mnt=ID pid=ID …`, and `uid=N` (default 1000), `open_files=N` where the limit is known. `pids=N`, `cpus=N` (thousandths) and `memory=MIB` try those
- * limits out; memory comes last, because the proof of that limit is to be killed by it.
- * Run outside a cell it finds almost everything open; that is its control.
+ * Is this process sealed? Looks at itself and prints one line for each seal, `name=sealed` or `name=OPEN <what was
+ * seen>`. Arguments: the host's namespaces as `mnt=ID pid=ID …`, and `uid=N` (default 1000), `open_files=N` where the
+ * limit is known. `pids=N`, `cpus=N` (thousandths) and `memory=MIB` try those limits out; memory comes last, because
+ * the proof of that limit is to be killed by it. Run outside a cell it finds almost everything open; that is its
+ * control.
  *
- * It looks three times and believes the majority: the fault injection of case 104 makes one system call of every process fail, also one of ours.
+ * It looks three times and believes the majority: the fault injection of case 104 makes one system call of every
+ * process fail, also one of ours.
  */
 #include "probe.h"
 #include <sys/mman.h>
@@ -59,7 +61,8 @@ static void tell(void)
     size_t at = 0;
     for (size_t i = 0; i < seal_count; i++) {
         bool holds = seals[i].sealed * 2 > seals[i].seen;
-        at += (size_t)snprintf(report + at, sizeof report - at, holds ? "%s=sealed\n" : "%s=OPEN %s\n", seals[i].name, seals[i].text);
+        at += (size_t)snprintf(report + at, sizeof report - at, holds ? "%s=sealed\n" : "%s=OPEN %s\n", seals[i].name,
+                               seals[i].text);
     }
     say(report);
     seal_count = 0;
@@ -132,13 +135,16 @@ static void look_at_files(void)
         snprintf(name, sizeof name, "limited_%s", limited[i]);
         bool known = statvfs(limited[i], &info) == 0;
         unsigned long long bytes = known ? (unsigned long long)info.f_blocks * info.f_frsize : 0;
-        seal(name, known && bytes > 0 && bytes <= (512ull << 20) && info.f_files > 0 && info.f_files < 10000000 &&
-                       (info.f_flag & (ST_NOSUID | ST_NODEV)) == (ST_NOSUID | ST_NODEV),
-             "%llu bytes, %llu inodes, flags %lx", bytes, known ? (unsigned long long)info.f_files : 0, known ? info.f_flag : 0);
+        seal(name,
+             known && bytes > 0 && bytes <= (512ull << 20) && info.f_files > 0 && info.f_files < 10000000 &&
+                 (info.f_flag & (ST_NOSUID | ST_NODEV)) == (ST_NOSUID | ST_NODEV),
+             "%llu bytes, %llu inodes, flags %lx", bytes, known ? (unsigned long long)info.f_files : 0,
+             known ? info.f_flag : 0);
     }
-    static const char *const masked[] = {"/proc/kcore",     "/proc/kallsyms",   "/proc/keys",   "/proc/timer_list", "/proc/interrupts",
-                                         "/proc/modules",   "/proc/iomem",      "/proc/slabinfo", "/proc/diskstats",  "/proc/config.gz",
-                                         "/proc/key-users", "/proc/sched_debug", "/proc/kmsg",   "/proc/vmallocinfo"};
+    static const char *const masked[] = {"/proc/kcore",      "/proc/kallsyms",   "/proc/keys",      "/proc/timer_list",
+                                         "/proc/interrupts", "/proc/modules",    "/proc/iomem",     "/proc/slabinfo",
+                                         "/proc/diskstats",  "/proc/config.gz",  "/proc/key-users", "/proc/sched_debug",
+                                         "/proc/kmsg",       "/proc/vmallocinfo"};
     for (size_t i = 0; i < sizeof masked / sizeof *masked; i++) {
         int fd = open(masked[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         char byte, name[64];
@@ -150,7 +156,8 @@ static void look_at_files(void)
     }
     seal("no_sys", access("/sys/kernel", F_OK) < 0, "/sys is there");
     seal("no_root_home", access("/root/.", R_OK) < 0 || errno == ENOENT, "/root can be read");
-    static const char *const knobs[] = {"/proc/sysrq-trigger", "/proc/sys/kernel/hostname", "/proc/sys/kernel/core_pattern"};
+    static const char *const knobs[] = {"/proc/sysrq-trigger", "/proc/sys/kernel/hostname",
+                                        "/proc/sys/kernel/core_pattern"};
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++) {
         int fd = open_knob(knobs[i]);
         seal(knobs[i], fd < 0, "opens for writing");
@@ -158,7 +165,8 @@ static void look_at_files(void)
             close(fd);
     }
     struct stat old;
-    seal("old_root", stat("/old", &old) < 0 && stat("/.old_root", &old) < 0 && stat("/oldroot", &old) < 0, "still there");
+    seal("old_root", stat("/old", &old) < 0 && stat("/.old_root", &old) < 0 && stat("/oldroot", &old) < 0,
+         "still there");
 }
 
 static void look_at_mounts(void)
@@ -214,7 +222,8 @@ static void look(int argc, char **argv, int uid, long open_files)
     gid_t group, effective_group, saved_group;
     getresuid(&real, &effective, &saved);
     getresgid(&group, &effective_group, &saved_group);
-    seal("uid", (int)real == uid && real == effective && effective == saved && uid != 0, "%d %d %d", (int)real, (int)effective, (int)saved);
+    seal("uid", (int)real == uid && real == effective && effective == saved && uid != 0, "%d %d %d", (int)real,
+         (int)effective, (int)saved);
     seal("gid", group != 0 && group == effective_group && effective_group == saved_group, "%d %d %d", (int)group,
          (int)effective_group, (int)saved_group);
     look_at_status();

@@ -1,6 +1,6 @@
 /*
- * Gain an identity by a setuid file: argv[1] is one of the system's that waits for input (su). Its euid is read from /proc while it waits. With no
- * argument: print the euid (so that a setuid copy of this program tells its own).
+ * Gain an identity by a setuid file: argv[1] is one of the system's that waits for input (su). Its euid is read from
+ * /proc while it waits. With no argument: print the euid (so that a setuid copy of this program tells its own).
  */
 #include "probe.h"
 

@@ -1,6 +1,6 @@
 /*
- * Signal and trace what is not ours. `all`: kill(-1). `pids PID…`: SIGKILL each. `init`: everything against pid 1, or against argv[2] where a stand-in is
- * given. What must not be killed is judged from outside.
+ * Signal and trace what is not ours. `all`: kill(-1). `pids PID…`: SIGKILL each. `init`: everything against pid 1, or
+ * against argv[2] where a stand-in is given. What must not be killed is judged from outside.
  */
 #include "probe.h"
 #include <sys/ptrace.h>

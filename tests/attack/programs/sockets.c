@@ -1,4 +1,5 @@
-/* socket() for every family 0–45 and the usual types: the families that opened, in one line; then raw, packet and netlink by name. */
+/* socket() for every family 0–45 and the usual types: the families that opened, in one line; then raw, packet and
+ * netlink by name. */
 #include "probe.h"
 #include <linux/if_packet.h>
 #include <linux/netlink.h>

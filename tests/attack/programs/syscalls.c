@@ -1,6 +1,7 @@
 /*
- * Every system call number from 0 to 600 with zero arguments, each in a child of its own. `number=ERRNO`, `number=OK`, `number=SIG<n>` when a signal ended the
- * child, `number=BLOCKS` when it had not returned within a moment. Those that end, replace or stop the child by their nature are left to its exit status.
+ * Every system call number from 0 to 600 with zero arguments, each in a child of its own. `number=ERRNO`, `number=OK`,
+ * `number=SIG<n>` when a signal ended the child, `number=BLOCKS` when it had not returned within a moment. Those that
+ * end, replace or stop the child by their nature are left to its exit status.
  */
 #include "probe.h"
 #include <poll.h>
@@ -13,7 +14,8 @@ static void one(long number)
     pid_t child = fork();
     if (child == 0) {
         setpgid(0, 0);
-        if (number != SYS_close && number != SYS_read) /* descriptor 0 is the working argument of many: give them a harmless one */
+        if (number != SYS_close &&
+            number != SYS_read) /* descriptor 0 is the working argument of many: give them a harmless one */
             dup2(pipes[0], 0);
         errno = 0;
         long result = syscall(number, 0L, 0L, 0L, 0L, 0L, 0L);

@@ -1,4 +1,5 @@
-/* Change the image: make, write, remove, rename, link and truncate in the folders that must not change. argv[1]: a prefix, "" for the root. */
+/* Change the image: make, write, remove, rename, link and truncate in the folders that must not change. argv[1]: a
+ * prefix, "" for the root. */
 #include "probe.h"
 
 static const char *prefix;
