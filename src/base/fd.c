@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,6 +65,17 @@ int hc_write_all(int fd, const void *data, size_t length)
         length -= (size_t)written;
     }
     return 0;
+}
+
+int hc_copy_all(int from, int to)
+{
+    for (;;) {
+        ssize_t count = sendfile(to, from, NULL, 1 << 20);
+        if (count == 0)
+            return 0;
+        if (count < 0 && errno != EINTR)
+            return -errno;
+    }
 }
 
 ssize_t hc_read_full(int fd, void *data, size_t size)

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 
 #define ROOT "/tmp" /* where the new root is mounted while it is being built; hidden by it, in our own namespace */
@@ -79,11 +78,9 @@ static int copy_file(const char *from, const char *to, struct hc_err *err)
     hc_cleanup_fd int target = source < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (target < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
-    ssize_t count;
-    while ((count = sendfile(target, source, NULL, COPY_LIMIT)) > 0)
-        continue;
-    if (count < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
+    int result = hc_copy_all(source, target);
+    if (result < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, -result, "image: copying %s", from);
     return 0;
 }
 

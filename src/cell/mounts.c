@@ -180,22 +180,20 @@ int mounts_usr(void *plan, struct hc_err *err)
 /* A made-up file or link, as the guest's own. */
 static int copy_etc_entry(const char *from, const char *to, bool link, struct hc_err *err)
 {
-    char text[4096];
     if (link) {
-        ssize_t length = readlink(from, text, sizeof text - 1);
+        char target[PATH_MAX];
+        ssize_t length = readlink(from, target, sizeof target - 1);
         if (length < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "reading %s", from);
-        text[length] = '\0';
-        if (symlink(text, to) < 0)
+        target[length] = '\0';
+        if (symlink(target, to) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", to);
     } else {
-        ssize_t length = hc_read_file_at(AT_FDCWD, from, text, sizeof text);
-        hc_cleanup_fd int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-        if (length < 0 || fd < 0)
-            return hc_fail(err, HC_CLASS_OURS, EIO, "copying %s", from);
-        int result = hc_write_all(fd, text, (size_t)length);
+        hc_cleanup_fd int source = open(from, O_RDONLY | O_CLOEXEC);
+        hc_cleanup_fd int copy = source < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        int result = copy < 0 ? -errno : hc_copy_all(source, copy);
         if (result < 0)
-            return hc_fail_errno(err, HC_CLASS_OURS, -result, "writing %s", to);
+            return hc_fail_errno(err, HC_CLASS_OURS, -result, "copying %s", from);
     }
     if (lchown(to, GUEST_UID, GUEST_UID) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "giving %s to the guest", to);

@@ -143,7 +143,7 @@ static void diagnose_killed(const struct run_stage *stage, struct diagnosis *d)
 static void diagnose_internal(const struct result *result, struct diagnosis *d)
 {
     claim(d, "internal", hc_class_info((enum hc_class)result->internal.class)->word, -1);
-    SAY(d, "hotcell failed: %s", result->internal.message[0] ? result->internal.message : "no reason was given");
+    SAY(d, "internal error: %s", result->internal.message[0] ? result->internal.message : "no reason was given");
     snprintf(d->hint, sizeof(d->hint), "%s", result->internal.remedy);
     evidence(d, "errno", result->internal.code);
 }

@@ -225,7 +225,7 @@ static void test_the_summary_says_what_happened_and_what_to_change(void **state)
     stage = stage_of(JOB_NOT_STARTED, -1, 0);
     hc_fail(&stage.err, HC_CLASS_HOST, EPERM, "no user namespaces");
     hc_err_remedy(&stage.err, "run `hotcell doctor`");
-    expect_summary(stage, "hotcell failed: no user namespaces; run `hotcell doctor`");
+    expect_summary(stage, "internal error: no user namespaces; run `hotcell doctor`");
 }
 
 static void test_the_summary_of_truncated_success_counts_both_streams(void **state)
