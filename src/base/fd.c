@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,12 +68,16 @@ int hc_write_all(int fd, const void *data, size_t length)
 
 int hc_copy_all(int from, int to)
 {
+    char data[16384];
     for (;;) {
-        ssize_t count = sendfile(to, from, NULL, 1 << 20);
+        ssize_t count = read(from, data, sizeof data);
         if (count == 0)
             return 0;
-        if (count < 0 && errno != EINTR)
-            return -errno;
+        if (count < 0 && errno == EINTR)
+            continue;
+        int result = count < 0 ? -errno : hc_write_all(to, data, (size_t)count);
+        if (result < 0)
+            return result;
     }
 }
 

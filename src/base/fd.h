@@ -33,7 +33,7 @@ int hc_set_nonblock(int fd, bool on);
 
 /* Write all of it; 0 or -errno. Blocking fds. */
 int hc_write_all(int fd, const void *data, size_t length);
-/* Copy everything from where `from` stands to `to`, within the kernel; 0 or -errno. */
+/* Copy everything from where `from` stands to `to`; 0 or -errno. */
 int hc_copy_all(int from, int to);
 /* Read up to `size` bytes until end of file; the count, or -errno. */
 ssize_t hc_read_full(int fd, void *data, size_t size);

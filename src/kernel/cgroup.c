@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -188,42 +189,55 @@ static bool number(int dir, const char *file, const char *key, uint64_t *value)
     return true;
 }
 
-int cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats)
+/* "key value" lines, read once for several keys. 0 where a key is not there. */
+static uint64_t keyed(const char *text, const char *key)
 {
-    memset(stats, 0, sizeof *stats);
-    int unified = group->dir[CGROUP_UNIFIED];
-    bool v2 = base->mode == CGROUP_V2;
-    int memory = v2 ? unified : group->dir[CGROUP_MEMORY];
-    int pids = v2 ? unified : group->dir[CGROUP_PIDS];
+    size_t length = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        if (strncmp(line, key, length) == 0 && line[length] == ' ')
+            return strtoull(line + length + 1, NULL, 10);
+    return 0;
+}
 
-    if (number(unified, "cpu.stat", "usage_usec", &stats->cpu)) {
+void cgroup_cpu(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats)
+{
+    char text[2048];
+    int unified = group->dir[CGROUP_UNIFIED];
+    if (unified >= 0 && hc_read_file_at(unified, "cpu.stat", text, sizeof text) > 0) {
         stats->counted |= CGROUP_HAS_CPU;
-        number(unified, "cpu.stat", "user_usec", &stats->user);
-        number(unified, "cpu.stat", "system_usec", &stats->system);
+        stats->cpu = keyed(text, "usage_usec");
+        stats->user = keyed(text, "user_usec");
+        stats->system = keyed(text, "system_usec");
+        stats->throttled = keyed(text, "throttled_usec");
     } else {
         int cpu = group->dir[CGROUP_CPUACCT] >= 0 ? group->dir[CGROUP_CPUACCT] : group->dir[CGROUP_CPU];
         uint64_t nanoseconds;
         if (number(cpu, "cpuacct.usage", NULL, &nanoseconds)) {
             stats->counted |= CGROUP_HAS_CPU;
             stats->cpu = nanoseconds / 1000;
-            if (number(cpu, "cpuacct.usage_user", NULL, &nanoseconds))
-                stats->user = nanoseconds / 1000;
-            if (number(cpu, "cpuacct.usage_sys", NULL, &nanoseconds))
-                stats->system = nanoseconds / 1000;
         }
+        if (number(cpu, "cpuacct.usage_user", NULL, &nanoseconds))
+            stats->user = nanoseconds / 1000;
+        if (number(cpu, "cpuacct.usage_sys", NULL, &nanoseconds))
+            stats->system = nanoseconds / 1000;
     }
-    if (v2) {
-        number(unified, "cpu.stat", "throttled_usec", &stats->throttled);
-    } else if (number(group->dir[CGROUP_CPU], "cpu.stat", "throttled_time", &stats->throttled)) {
+    if (base->mode != CGROUP_V2 && number(group->dir[CGROUP_CPU], "cpu.stat", "throttled_time", &stats->throttled))
         stats->throttled /= 1000;
-    }
+}
+
+void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats)
+{
+    memset(stats, 0, sizeof *stats);
+    bool v2 = base->mode == CGROUP_V2;
+    int memory = group->dir[v2 ? CGROUP_UNIFIED : CGROUP_MEMORY];
+    int pids = group->dir[v2 ? CGROUP_UNIFIED : CGROUP_PIDS];
+    cgroup_cpu(base, group, stats);
     if (number(memory, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL, &stats->memory_peak))
         stats->counted |= CGROUP_HAS_MEMORY;
     number(memory, v2 ? "memory.events" : "memory.oom_control", "oom_kill", &stats->oom_kills);
     if (number(pids, "pids.peak", NULL, &stats->pids_peak))
         stats->counted |= CGROUP_HAS_PIDS;
     number(pids, "pids.events", "max", &stats->pids_denied);
-    return 0;
 }
 
 int cgroup_kill(const struct cgroup *group)

@@ -77,7 +77,9 @@ int cgroup_join(const struct cgroup *group, struct hc_err *err);
 /* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole
  * group by itself. -1: not needed. */
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group);
-int cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats);
+void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats);
+/* The CPU figures alone; the rest of *stats is left as it is. */
+void cgroup_cpu(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats);
 /* Ends every process in it at once. -EOPNOTSUPP where only version 1 is there; the caller ends the pid namespace
  * instead. */
 int cgroup_kill(const struct cgroup *group);

@@ -197,8 +197,8 @@ static void on_cpu_timer(struct hc_loop *loop, void *data)
 {
     struct held_job *job = data;
     job->cpu_timer = NULL;
-    struct cgroup_stats stats;
-    cgroup_stats(&job->cell->warden->host.cgroups, job->group, &stats);
+    struct cgroup_stats stats = {0};
+    cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &stats);
     uint64_t used = less(stats.cpu, job->before.cpu), limit = job->spec.limits.cpu_time;
     if (used >= limit) {
         job_end(job, JOB_CPU_TIME);
@@ -271,7 +271,8 @@ static int choose_group(struct held_job *job, struct hc_err *err)
     int result = cgroup_limit(base, job->group, &limits, err);
     if (result < 0)
         return result;
-    cgroup_stats(base, job->group, &job->before);
+    if (job->group == &cell->cell.group) /* its builder was counted there */
+        cgroup_cpu(base, job->group, &job->before);
     job->oom = cgroup_oom_fd(base, job->group);
     if (job->oom < -1)
         return hc_fail_errno(err, HC_CLASS_HOST, -job->oom, "watching the memory of the job");
@@ -290,8 +291,8 @@ static int watch(struct held_job *job, struct hc_err *err)
     if (good && limits->wall)
         good = (job->deadline = hc_loop_timer(loop, job->begun + limits->wall, on_deadline, job)) != NULL;
     if (good && limits->cpu_time) {
-        struct cgroup_stats stats;
-        cgroup_stats(&job->cell->warden->host.cgroups, job->group, &stats);
+        struct cgroup_stats stats = {0};
+        cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &stats);
         if (stats.counted & CGROUP_HAS_CPU)
             good = (job->cpu_timer = hc_loop_timer(loop, hc_now() + CPU_CHECK_LEAST_US, on_cpu_timer, job)) != NULL;
     }
