@@ -248,13 +248,16 @@ def stale_groups(trial):
     stale, held, locks = [], [], []
     victim = subprocess.Popen(["sleep", "60"])
     for parent in parents:
-        for name, kind in (("hotcell-4000000001", stale), ("hotcell-4000000002", held)):
+        for name, kind in (("hotcell-4190001-a1", stale), ("hotcell-4190002-a2", held)):
             os.makedirs(parent + "/" + name + "/cell", exist_ok=True)
             kind.append(parent + "/" + name)
-        locks.append(os.open(parent + "/hotcell-4000000002", os.O_RDONLY | os.O_DIRECTORY))
+        locks.append(os.open(parent + "/hotcell-4190002-a2", os.O_RDONLY | os.O_DIRECTORY))
         fcntl.flock(locks[-1], fcntl.LOCK_EX)
         with open(stale[-1] + "/cell/cgroup.procs", "w") as file:
             file.write(str(victim.pid))
+    for parent in [path for path in parents if "/pids/" in path]:  # a part in one hierarchy alone, as a keeper leaves it that fails half-way
+        stale.append(parent + "/hotcell-4190003-a3")
+        os.mkdir(stale[-1])
     trial.control(all(map(os.path.isdir, stale)) and victim.poll() is None, "they stay, and their process lives, while no hotcell starts")
     run = trial.cell("--", "/bin/echo", "fine")
     trial.check(run.text == "fine\n", "a run beside them passes" if run.text == "fine\n" else str(run))
