@@ -20,10 +20,8 @@ static int drop_bounding_set(struct hc_err *err)
     for (unsigned long cap = 0; cap < 64; cap++) {
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
             continue;
-        if (errno == EINVAL && cap > CAP_CHECKPOINT_RESTORE)
-            return 0; /* past the last one that this kernel knows */
         if (errno == EINVAL && cap > CAP_AUDIT_READ)
-            return 0;
+            return 0; /* past the last one that this kernel knows */
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "dropping capability %lu from the bounding set", cap);
     }
     return 0;

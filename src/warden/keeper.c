@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -59,6 +60,9 @@ static int become_warden(struct start *start, int gate, struct hc_err *err)
         return hc_fail(err, HC_CLASS_OURS, EPIPE, "the keeper went away");
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming root of the user namespace");
+    /* The caller's session keyring stays the caller's. A kernel without keyrings has none to inherit. */
+    if (syscall(SYS_keyctl, 1 /* KEYCTL_JOIN_SESSION_KEYRING */, NULL) < 0 && errno != ENOSYS)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "leaving the session keyring");
     int result = image_build(&start->image, err);
     if (result < 0)
         return result;
@@ -176,6 +180,7 @@ static void leave_client(struct start *start)
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    personality(PER_LINUX); /* not the caller's: setarch -R would take address randomisation from every guest */
     /* A caller's real-time priority is not for guests, nor can such a process join a CPU group. */
     struct sched_param ordinary = {0};
     if (sched_getscheduler(0) != SCHED_OTHER)

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 enum { CLIENT_FD = 3 };
 
@@ -134,6 +135,8 @@ int main(void)
 {
     struct warden warden = {.client = CLIENT_FD};
     struct hc_err err = {0};
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
     signal(SIGPIPE, SIG_IGN);
     fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC);
     warden.host.landlock = hc_landlock_abi() > 0;
