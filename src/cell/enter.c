@@ -332,7 +332,7 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
     hc_close(ends[1]);
     /* A warden whose children are born in a guest's namespace is of no more use: it must not go on. */
     if (setns(host->pid_namespace, CLONE_NEWPID) < 0)
-        abort();
+        _exit(125);
     if (*pid < 0) {
         hc_close(ends[0]);
         return hc_fail_errno(err, HC_CLASS_HOST, code, "starting a process in the cell");

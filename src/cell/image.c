@@ -155,6 +155,7 @@ static int build_etc(const struct image_plan *plan, struct hc_err *err)
     return result < 0 ? result : build_etc_patterns(plan, err);
 }
 
+/* Everything of /dev but the nodes themselves, which need a mount that allows devices. */
 static int build_dev(struct hc_err *err)
 {
     int result = make_folder(ROOT "/image/dev", err);
@@ -162,13 +163,10 @@ static int build_dev(struct hc_err *err)
         result = make_folder(ROOT "/image/dev/shm", err);
     if (result == 0)
         result = make_folder(ROOT "/image/dev/pts", err);
+    char path[64];
     for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
-        char from[64], to[64];
-        snprintf(from, sizeof from, "/dev/%s", devices[i]);
-        snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, devices[i]);
-        result = make_file(to, "", err);
-        if (result == 0)
-            result = bind_over(from, to, err);
+        snprintf(path, sizeof path, "%s/image/dev/%s", ROOT, devices[i]);
+        result = make_file(path, "", err);
     }
     static const char *const links[][2] = {{"/proc/self/fd", "fd"},
                                            {"/proc/self/fd/0", "stdin"},
@@ -176,10 +174,23 @@ static int build_dev(struct hc_err *err)
                                            {"/proc/self/fd/2", "stderr"},
                                            {"pts/ptmx", "ptmx"}};
     for (size_t i = 0; i < sizeof links / sizeof *links && result == 0; i++) {
-        char to[64];
-        snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, links[i][1]);
-        if (symlink(links[i][0], to) < 0)
-            return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", to);
+        snprintf(path, sizeof path, "%s/image/dev/%s", ROOT, links[i][1]);
+        if (symlink(links[i][0], path) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
+    }
+    return result;
+}
+
+static int bind_devices(struct hc_err *err)
+{
+    int result = 0;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
+        char from[64], to[64];
+        snprintf(from, sizeof from, "/dev/%s", devices[i]);
+        snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, devices[i]);
+        result = bind_over(from, to, err);
+        if (result == 0)
+            result = seal(to, HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NOEXEC, 0, err);
     }
     return result;
 }
@@ -273,11 +284,16 @@ int image_build(const struct image_plan *plan, struct hc_err *err)
     if (result == 0)
         result = build_etc(plan, err);
     if (result == 0)
+        result = make_file(ROOT "/image/nothing", "", err);
+    if (result == 0)
         result = build_dev(err);
     if (result == 0)
         result = build_host(plan, trees, err);
     if (result == 0)
-        result = seal(ROOT "/image", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID, HC_AT_RECURSIVE, err);
+        result = seal(ROOT "/image", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE,
+                      err);
+    if (result == 0)
+        result = bind_devices(err);
     if (result < 0)
         return result;
     if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {

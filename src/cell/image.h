@@ -6,6 +6,7 @@
  *   /usr            the host's, read-only
  *   /bin /lib …     as on the host (symlinks into /usr, or folders of their own)
  *   /image/etc      made up, with those entries of the host's /etc that the configuration lists
+ *   /image/nothing  an empty file, to cover others with
  *   /image/dev      null zero full random urandom, fd stdin stdout stderr
  *   /host/0, /1, …  host folders that the operator allows and a request asks for
  *   /proc           of the warden's pid namespace

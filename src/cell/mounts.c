@@ -291,8 +291,16 @@ int mounts_proc(void *plan, struct hc_err *err)
         char path[96];
         snprintf(path, sizeof path, "%s/proc/%s", ROOT, masked[i]);
         bool folder = path[strlen(path) - 1] == '/';
-        if (mount(folder ? "/empty" : "/image/dev/null", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+        if (mount(folder ? "/empty" : "/image/nothing", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "masking /proc/%s", masked[i]);
+    }
+    /* What the kernel counts by user goes up to the warden's uid, which all cells share: each may take only a part. */
+    static const char *const shares[][2] = {{ROOT "/proc/sys/user/max_inotify_instances", "48"},
+                                            {ROOT "/proc/sys/user/max_inotify_watches", "16384"}};
+    for (unsigned i = 0; i < sizeof shares / sizeof *shares; i++) {
+        int result = hc_write_file_at(AT_FDCWD, shares[i][0], shares[i][1]);
+        if (result < 0 && result != -ENOENT)
+            return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s", shares[i][0] + sizeof ROOT - 1);
     }
     if (mount(ROOT "/proc/sys", ROOT "/proc/sys", NULL, MS_BIND | MS_REC, NULL) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "binding /proc/sys");

@@ -190,22 +190,25 @@ static bool is_stale(int lock_dir, const char *name)
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-/* `dirs`: the folders, one a hierarchy, in which a base may have its parts; the first carries the locks. */
+/* `dirs`: the folders, one a hierarchy, in which a base may have its parts; the first carries the locks. All are looked
+ * through, for the part with the lock may be gone already. */
 static void clear_stale(const int *dirs, size_t count)
 {
-    int copy = openat(dirs[0], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!list) {
-        hc_close(copy);
-        return;
-    }
-    for (struct dirent *entry; (entry = readdir(list));) {
-        if (!is_base_name(entry->d_name) || !is_stale(dirs[0], entry->d_name))
+    for (size_t i = count; i-- > 0;) { /* the lock goes last */
+        struct stat st;
+        if (fstat(dirs[i], &st) == 0 && st.st_nlink == 2)
+            continue; /* no group in it at all */
+        int copy = openat(dirs[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
+        if (!list) {
+            hc_close(copy);
             continue;
-        for (size_t i = count; i-- > 0;)
-            remove_tree(dirs[i], entry->d_name); /* the lock goes last */
+        }
+        for (struct dirent *entry; (entry = readdir(list));)
+            if (is_base_name(entry->d_name) && is_stale(dirs[0], entry->d_name))
+                remove_tree(dirs[i], entry->d_name);
+        closedir(list);
     }
-    closedir(list);
 }
 
 /* ---- making the base ---- */

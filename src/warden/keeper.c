@@ -17,6 +17,7 @@
 #include "warden/hosts.h"
 #include "warden/uids.h"
 #include <limits.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,11 +111,32 @@ static int send_setup(const struct start *start, int spare_net, struct hc_err *e
     return 0;
 }
 
+/* The kernel counts what a user namespace uses (inotify instances, pending signals, keys, …) against whoever made it.
+ * That must not be the host's root, whose share a guest could use up: it is made as the warden's own uid. The
+ * capabilities are kept, because some systems let only root make user namespaces, and because the control group is
+ * root's to place a process in. */
+static int wear_uid(uid_t uid, struct hc_err *err)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2];
+    if (seteuid(uid) < 0 || syscall(SYS_capget, &header, sets) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming uid %u for a moment", (unsigned)uid);
+    for (int i = 0; i < 2; i++)
+        sets[i].effective = sets[i].permitted;
+    if (syscall(SYS_capset, &header, sets) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "keeping capabilities");
+    return 0;
+}
+
 static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err)
 {
     int gate[2], pidfd = -1;
     if (pipe2(gate, O_CLOEXEC) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a pipe");
+    bool range = start->uids.source == UIDS_RANGE;
+    int result = range ? wear_uid((uid_t)start->uids.uid_base, err) : 0;
+    if (result < 0)
+        return result;
     *pid = hc_clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID, cgroup_warden_fd(start->groups), &pidfd);
     if (*pid == 0) {
         struct hc_err failure = {0};
@@ -123,7 +145,9 @@ static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err)
         report(start->warden, &failure);
         _exit(125);
     }
-    int code = errno, result = 0;
+    int code = errno;
+    if (range && seteuid(0) < 0)
+        result = hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming root again");
     hc_close(gate[0]);
     if (*pid < 0) {
         hc_fail_errno(err, HC_CLASS_HOST, code, "making a user namespace");

@@ -23,7 +23,11 @@ void warden_say(struct warden *warden, const struct warden_message *message)
         return;
     struct warden_message copy = *message;
     copy.protocol = WARDEN_PROTOCOL;
-    hc_send_fds(warden->client, &copy, sizeof copy, NULL, 0); /* a client that is gone is noticed by its end of file */
+    int result = hc_send_fds(warden->client, &copy, sizeof copy, NULL, 0);
+    /* A client that is gone is noticed by its end of file. One that cannot be told must not wait for ever: our end is
+     * its end of file. */
+    if (result < 0 && result != -EPIPE && result != -ECONNRESET)
+        _exit(1);
 }
 
 void warden_check_done(struct warden *warden)

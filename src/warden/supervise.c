@@ -186,7 +186,7 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     cell->report_watch = hc_loop_watch(warden->loop, cell->cell.report, EPOLLIN, on_built, cell);
     cell->exit_watch = hc_loop_watch(warden->loop, cell->cell.pidfd, EPOLLIN, on_init_exit, cell);
     if (!cell->report_watch || !cell->exit_watch)
-        abort(); /* a cell that cannot be watched must not live; nor can we */
+        _exit(125); /* a cell that cannot be watched must not live; nor can we */
     if (result < 0)
         let_die(cell, JOB_SHUTDOWN, err);
     return result;
