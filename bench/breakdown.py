@@ -1,8 +1,8 @@
 """bench/run.py --trace: where the time of a cold run goes.
 
-Four views, from the least to the most disturbing: what hotcell says of itself (`timing` of --json), samples of the
-processor (perf), the milestones of one run (strace that stops only at exec, clone, pivot_root and exit), and all
-system calls of one run. strace slows every call that it stops at, so the last view is for counts, not for time.
+Three views: what hotcell says of itself (`timing` of --json), samples of the processor (perf), and the course of a run
+(timeline.py). Where perf cannot have the last, strace shows the calls of one run; it slows each call that it stops at,
+so that view is for order and counts, not for time.
 """
 
 import collections
@@ -14,28 +14,28 @@ import statistics
 import subprocess
 import tempfile
 
+import timeline
 from contenders import SEARCH, install, progress
 
 RUNS = 30
-MILESTONES = "execve,clone,clone3,vfork,fork,pivot_root,exit_group,unshare,setns"
 LINE = re.compile(r"^(\d+) +(\d+\.\d+) (?:<\.\.\. (\w+) resumed>|(\w+)\()?(.*)$")
 SPENT = re.compile(r"<(\d+\.\d+)>$")
 
 
-def show(hotcell, environment):
+def show(hotcell, launcher, environment):
     if not os.access(hotcell, os.X_OK):
         raise SystemExit(f"bench: {hotcell} is not built")
     commands = {"/bin/true": ["--", "/bin/true"], "print(42)": ["-c", "print(42)"]}
     for title, argv in commands.items():
         own_timing(title, [hotcell, "run", "--json", *argv], environment)
     command = [hotcell, "run", *commands["/bin/true"]]
-    samples(command, environment)
-    if not shutil.which("strace", path=SEARCH):
-        failure = install("strace")
-        if failure:
-            raise SystemExit(f"bench: no strace: {failure}")
-    milestones(command, environment)
-    every_call(command, environment)
+    perf = shutil.which("perf", path=SEARCH)
+    if perf is None:
+        print("\nno perf here: install linux-perf for a profile and a timeline")
+    else:
+        samples(perf, command, environment)
+    if perf is None or not timeline.show(perf, launcher, command, environment):
+        every_call(command, environment)
 
 
 def own_timing(title, command, environment):
@@ -49,16 +49,12 @@ def own_timing(title, command, environment):
     print(f"timing of {title} by hotcell's own account, median of {RUNS}: {shown}")
 
 
-def samples(command, environment):
+def samples(perf, command, environment):
     """perf's view: which process, and which of its functions, had the processor while many runs went by."""
-    perf = shutil.which("perf", path=SEARCH)
-    if perf is None:
-        print("\nno perf here: install linux-perf for a profile")
-        return
     loop = ["/bin/sh", "-c", f'i=0; while [ $i -lt {RUNS * 5} ]; do "$@"; i=$((i + 1)); done', "loop", *command]
     with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
         data = os.path.join(folder, "perf.data")
-        record = [perf, "record", "-q", "-e", "cpu-clock", "-F", "20000", "-a", "-g", "-o", data, "--", *loop]
+        record = [perf, "record", "-q", "-e", "cpu-clock", "-F", "20000", "-g", "-o", data, "--", *loop]
         progress(f"perf over {RUNS * 5} runs")
         done = subprocess.run(record, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment,
                               check=False)
@@ -75,12 +71,12 @@ def samples(command, environment):
             print("\n".join([line for line in lines if "swapper" not in line][:count]))
 
 
-def traced(command, environment, *options):
+def traced(command, environment):
     """[(pid, time, call, rest)] of one run."""
     with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
         path = os.path.join(folder, "strace")
         strace = shutil.which("strace", path=SEARCH)
-        subprocess.run([strace, "-f", "-ttt", "-T", "-s", "64", "-o", path, *options, *command],
+        subprocess.run([strace, "-f", "-ttt", "-T", "-s", "64", "-o", path, *command],
                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, check=True)
         with open(path, encoding="utf-8", errors="replace") as lines:
             found = [LINE.match(line.rstrip("\n")) for line in lines]
@@ -103,16 +99,11 @@ def name_processes(events):
         yield names[pid], when, call, rest
 
 
-def milestones(command, environment):
-    print("\nmilestones of one run, in ms since its start (strace stops only at these calls):")
-    events = traced(command, environment, "--seccomp-bpf", "-e", f"trace={MILESTONES}")
-    begun = events[0][1]
-    for name, when, call, rest in name_processes(events):
-        if call or "exited" in rest:
-            print(f"  {(when - begun) * 1e3:8.3f}  {name}: {call or ''}{'(' if call else ''}{rest}"[:150])
-
-
 def every_call(command, environment):
+    if not shutil.which("strace", path=SEARCH):
+        failure = install("strace")
+        if failure:
+            raise SystemExit(f"bench: no strace: {failure}")
     count, spent = collections.Counter(), collections.Counter()
     per_process = collections.Counter()
     for name, _, call, rest in name_processes(traced(command, environment)):

@@ -13,7 +13,7 @@ import sys
 
 from dockerd import Docker, Unavailable
 
-PACKAGES = {"bwrap": "bubblewrap", "runc": "runc", "dockerd": "docker.io", "cc": "gcc", "strace": "strace"}
+PACKAGES = {"bwrap": "bubblewrap", "runc": "runc", "dockerd": "docker.io"}
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 NAMESPACES = ("user", "pid", "network", "ipc", "uts", "mount", "cgroup")
@@ -215,11 +215,11 @@ def first_line(command):
     return (shown.stdout.strip() or "unknown").splitlines()[0]
 
 
-def install(package):
-    """Installs a Debian package. Returns None, or why it could not."""
+def install(*packages):
+    """Installs Debian packages. Returns None, or why it could not."""
     if not shutil.which("apt-get", path=SEARCH):
-        return f"not installed, and there is no apt-get to install {package} with"
-    command = ["apt-get", "install", "-y", "--no-install-recommends", package]
+        return f"not installed, and there is no apt-get to install {' '.join(packages)} with"
+    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     if os.geteuid() != 0:
         if not shutil.which("sudo", path=SEARCH):
             return f"not installed; needs root: {' '.join(command)}"

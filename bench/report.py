@@ -76,6 +76,7 @@ def machine():
         "kernel": f"{platform.system()} {platform.release()}",
         "system": (read_first_release() or "unknown"),
         "cgroup": cgroup,
+        "load": round(os.getloadavg()[0], 2),
         "user": "root" if os.geteuid() == 0 else "ordinary user",
     }
 
@@ -153,7 +154,7 @@ def as_markdown(report):
         "for.",
         "",
         f"- Machine: {host['processor']}, {host['cores']} cores, {host['memory_gib']} GiB, {kind}; {host['system']}, "
-        f"{host['kernel']}, cgroup {host['cgroup']}; as {host['user']}",
+        f"{host['kernel']}, cgroup {host['cgroup']}; as {host['user']}; load {host['load']} before the run",
         f"- hotcell: {report['commit'] or 'unknown commit'}; measured {report['date']}",
         f"- Command: `{report['command']}`",
         "",

@@ -35,22 +35,26 @@ CALLS = {"getppid": "getppid", "clock_gettime": "clock_gettime", "read": "read o
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/")}
 
 
+def compile_program(folder, source, no_install):
+    compiler = shutil.which("cc", path=SEARCH) or shutil.which("gcc", path=SEARCH)
+    if compiler is None:
+        failure = None if no_install else install("gcc", "libc6-dev")
+        compiler = shutil.which("gcc", path=SEARCH)
+        if compiler is None:
+            raise SystemExit(f"bench: no C compiler: {failure or 'install gcc and libc6-dev'}")
+    program = os.path.join(folder, os.path.basename(source)[: -len(".c")])
+    subprocess.run([compiler, "-std=gnu11", "-O2", "-static", "-o", program, f"{HERE}/{source}"], check=True)
+    return program
+
+
 class Bench:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.launcher = self._compile("launch.c")
+        self.launcher = self.compile("launch.c")
         self.field = Field(options.hotcell, folder, not options.no_install, ENVIRONMENT)
 
-    def _compile(self, source):
-        compiler = shutil.which("cc", path=SEARCH) or shutil.which("gcc", path=SEARCH)
-        if compiler is None:
-            failure = None if self.options.no_install else install("gcc libc6-dev")
-            compiler = shutil.which("gcc", path=SEARCH)
-            if compiler is None:
-                raise SystemExit(f"bench: no C compiler: {failure or 'install gcc and libc6-dev'}")
-        program = os.path.join(self.folder, os.path.basename(source)[: -len(".c")])
-        subprocess.run([compiler, "-std=gnu11", "-O2", "-static", "-o", program, f"{HERE}/{source}"], check=True)
-        return program
+    def compile(self, source):
+        return compile_program(self.folder, source, self.options.no_install)
 
     def launch(self, commands, rounds, options=()):
         """Runs {label: command} in turn. Returns {label: [(ns, rss_kib, [output line])]} and {label: [failure]}."""
@@ -164,7 +168,7 @@ class Bench:
         case = report.Case("cpu", "a CPU-bound guest, timed by itself", "ms", "bare")
         more = f"hotcell --cpus {max(2, os.cpu_count() or 1)}"
         variants = {"hotcell": [], more: more.split()[1:]}
-        values = self.guest_values(case, self.guest_commands(case, self._compile("guest/cpu.c"), variants))
+        values = self.guest_values(case, self.guest_commands(case, self.compile("guest/cpu.c"), variants))
         for label, taken in values["cpu"].items():
             case.add(label, [value / 1e6 for value in taken])
         for label in variants:
@@ -173,7 +177,7 @@ class Bench:
 
     def system_calls(self):
         first = report.Case("syscalls", "a loop of cheap system calls", "ns a call", "bare")
-        commands = self.guest_commands(first, self._compile("guest/syscalls.c"), {"hotcell": []})
+        commands = self.guest_commands(first, self.compile("guest/syscalls.c"), {"hotcell": []})
         values = self.guest_values(first, commands)
         cases = [first]
         for word, by_label in values.items():
@@ -238,6 +242,9 @@ def measure(options, command):
     with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
         # Contenders run as other users and must be able to reach the programs and bundles in here.
         os.chmod(folder, 0o755)
+        host = report.machine()
+        if host["load"] > host["cores"] / 4:
+            progress(f"the machine is busy (load {host['load']}): the ratios will be rough")
         bench = Bench(options, folder)
         try:
             for made in bench.field.all.values():
@@ -249,7 +256,7 @@ def measure(options, command):
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "command": command,
             "commit": report.commit(TOP),
-            "machine": report.machine(),
+            "machine": host,
             "contenders": [made.as_json() for made in bench.field.all.values()],
             "cases": [case.as_json() for case in cases],
         }
@@ -269,7 +276,8 @@ def main(argv):
             page.write(text)
         progress(f"written: {os.path.relpath(DOCS_PATH)}")
     elif options.trace:
-        breakdown.show(options.hotcell, ENVIRONMENT)
+        with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
+            breakdown.show(options.hotcell, compile_program(folder, "launch.c", options.no_install), ENVIRONMENT)
     else:
         measure(options, shlex.join(["bench/run.py", *argv]))
     return 0
