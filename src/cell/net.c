@@ -17,23 +17,25 @@ int net_raise_loopback(struct hc_err *err)
     return 0;
 }
 
-/* The child shares our table of fds: what it opens is open here, and its exit status is the number. 0, which is
- * /dev/null, says no. */
+/* Runs on its parent's memory while that waits (CLONE_VFORK), and shares its table of fds: what it opens is open there.
+ */
+static int make(void *data)
+{
+    int *owner_then_fd = data;
+    if (setns(*owner_then_fd, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNET) < 0 || net_raise_loopback(NULL) < 0)
+        return 1;
+    *owner_then_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    return *owner_then_fd < 0;
+}
+
 int net_make(int owner)
 {
-    int pidfd = -1;
-    pid_t pid = hc_clone(CLONE_FILES, -1, &pidfd);
-    if (pid == 0) {
-        if (setns(owner, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNET) < 0 || net_raise_loopback(NULL) < 0)
-            _exit(0);
-        int fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-        _exit(fd > 0 && fd < 256 ? fd : 0);
-    }
+    char stack[16384] __attribute__((aligned(64)));
+    int owner_then_fd = owner, status = 0;
+    pid_t pid = clone(make, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &owner_then_fd);
     if (pid < 0)
         return -errno;
-    int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
-    hc_close(pidfd);
-    return WIFEXITED(status) && WEXITSTATUS(status) > 0 ? WEXITSTATUS(status) : -EPERM;
+    return status == 0 ? owner_then_fd : -EPERM;
 }
