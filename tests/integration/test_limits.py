@@ -88,7 +88,8 @@ def test_memory_over_the_limit_is_oom():
 
 @needs("memory")
 def test_memory_limit_counts_all_processes_together():
-    run = cells.shell(f"for i in 1 2 3; do python3 -SsE -c '{EAT}' 30 >/dev/null & done; wait; echo done", "--memory", "64m")
+    hold = EAT + "import time; time.sleep(1000)"
+    run = cells.shell(f"for i in 1 2 3; do python3 -SsE -c '{hold}' 30 >/dev/null & done; wait", "--memory", "64m")
     assert run.status == "oom", run
     assert run.usage["memory_peak"] <= 64 * MIB
 
