@@ -58,7 +58,7 @@ const char *cgroup_mode_word(enum cgroup_mode mode); /* "none", "v1", "hybrid", 
 struct cgroup_keeper; /* what the keeper must remember in order to remove the base */
 /* Clears what dead keepers left, then makes the base and gives it to `owner`. Succeeds with mode CGROUP_NONE and a
  * reason in base->why when this machine gives us none: it is for the caller to refuse. */
-int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **keeper,
+int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **out,
                      struct hc_err *err);
 /* Removes the base and everything below it, ending what still lives there. NULL is fine. */
 void cgroup_base_close(struct cgroup_base *base, struct cgroup_keeper *keeper);

@@ -174,11 +174,12 @@ static int remove_tree(int dir, const char *name)
 /* hotcell-<pid>-<hexadecimal>, as cgroup_base_open makes them, and nobody else's. */
 static bool is_base_name(const char *name)
 {
-    int pid, length = 0;
-    unsigned long long number;
-    return strncmp(name, prefix, sizeof prefix - 1) == 0 &&
-           sscanf(name + sizeof prefix - 1, "%d-%10llx%n", &pid, &number, &length) == 2 &&
-           name[sizeof prefix - 1 + (size_t)length] == '\0';
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+        return false;
+    const char *pid = name + sizeof prefix - 1;
+    size_t length = strspn(pid, "0123456789");
+    const char *number = pid + length + 1;
+    return length > 0 && pid[length] == '-' && *number && number[strspn(number, "0123456789abcdef")] == '\0';
 }
 
 /* A base whose lock nobody holds has no keeper. `lock_dir` is the hierarchy that carries the locks. */

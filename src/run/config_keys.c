@@ -5,13 +5,13 @@
  * What always holds: a value that was stored passed the same checks, whether it came from a file, the environment, a
  * caller or the table itself.
  */
+#include "base/account.h"
 #include "base/fd.h"
 #include "base/size.h"
 #include "run/config_internal.h"
 #include "run/policy.h"
 #include <errno.h>
 #include <math.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,14 +165,10 @@ static int check_work_dir(const char *text, struct hc_err *err)
 int config_home(char *path, size_t size)
 {
     const char *home = getenv("HOME");
-    char strings[4096];
     if (!home || home[0] != '/') {
-        struct passwd entry, *found = NULL;
-        getpwuid_r(getuid(), &entry, strings, sizeof strings, &found);
-        home = found ? found->pw_dir : "";
+        int result = hc_account_home(getuid(), path, size);
+        return result == 0 && path[0] != '/' ? -ENOENT : result;
     }
-    if (home[0] != '/')
-        return -ENOENT;
     return (size_t)snprintf(path, size, "%s", home) < size ? 0 : -ENAMETOOLONG;
 }
 

@@ -5,21 +5,22 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The dynamic linker knows the program only by argv[0], which may say anything; the kernel knows better. */
+/* The dynamic linker knows the program only by argv[0], which may say anything, and a static one not at all; the kernel
+ * knows better. */
 int locate_own_folder(char *folder, size_t size)
 {
     static const char here = 0;
     Dl_info info;
     struct link_map *map = NULL;
-    if (dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || !map)
-        return -ENOENT;
+    bool library = dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map && map->l_name[0];
     char path[PATH_MAX];
-    if (!realpath(map->l_name[0] ? map->l_name : "/proc/self/exe", path))
+    if (!realpath(library ? map->l_name : "/proc/self/exe", path))
         return -errno;
     *strrchr(path, '/') = '\0';
     return (size_t)snprintf(folder, size, "%s", path) < size ? 0 : -ENAMETOOLONG;

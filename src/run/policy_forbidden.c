@@ -3,6 +3,7 @@
  * windows, hotcell's own state, other people's homes, and what people keep their keys in. "/" needs no row: it is the
  * parent of all.
  */
+#include "base/account.h"
 #include "run/policy_internal.h"
 #include <dirent.h>
 #include <errno.h>
@@ -132,12 +133,10 @@ static int add_secrets(struct policy_forbidden *forbidden, const char *home)
 /* The caller's home by the password file: $HOME says whatever its owner wants. "" when there is none. */
 static void own_home(char *home, size_t size)
 {
-    struct passwd entry, *found = NULL;
-    char strings[4096];
+    char named[PATH_MAX];
     home[0] = '\0';
-    getpwuid_r(getuid(), &entry, strings, sizeof strings, &found);
-    if (found && is_home(found->pw_dir) && !realpath(found->pw_dir, home))
-        snprintf(home, size, "%s", found->pw_dir);
+    if (hc_account_home(getuid(), named, sizeof named) == 0 && is_home(named) && !realpath(named, home))
+        snprintf(home, size, "%s", named);
 }
 
 static int add_home(struct policy_forbidden *forbidden, const char *home, const char *own)

@@ -2,11 +2,11 @@
  * however that ends. */
 #include "warden/uids.h"
 
+#include "base/account.h"
 #include "base/fd.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +85,8 @@ int uids_plan(uint64_t base, uint64_t count, struct uid_plan *plan, struct hc_er
         return 0;
     }
     uid_t uid = geteuid();
-    struct passwd *account = getpwuid(uid);
-    const char *name = account ? account->pw_name : NULL;
+    char account[256];
+    const char *name = hc_account_name(uid, account, sizeof account) == 0 ? account : NULL;
     uint64_t gids;
     *plan = (struct uid_plan){.source = UIDS_SUBORDINATE, .lock = -1};
     if (access("/usr/bin/newuidmap", X_OK) == 0 && access("/usr/bin/newgidmap", X_OK) == 0 &&

@@ -60,9 +60,9 @@ struct held_job {
 void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts);
 void supervise_destroy(struct warden *warden, uint64_t id);
 /* Takes the fds. */
-void supervise_start(struct warden *warden, uint64_t cell, uint64_t job, const struct job_spec *spec, int *fds,
+void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds,
                      size_t count);
-void supervise_kill(struct warden *warden, uint64_t cell, uint64_t job, enum job_end reason);
+void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum job_end reason);
 void supervise_end_all(struct warden *warden);
 /* To be called whenever a job of a dying cell has ended: the last one lets the cell go (and be freed). */
 void supervise_check_gone(struct held_cell *cell);
