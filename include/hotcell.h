@@ -80,6 +80,8 @@ HC_API void hc_request_on_output(hc_request *request, hc_output_fn fn, void *dat
 /* ---- running ---- */
 HC_API int hc_engine_open(const hc_config *config, hc_engine **engine, hc_error **error);
 HC_API void hc_engine_close(hc_engine *engine);
+/* Say, before the run, that this engine will do no other: clearing up then begins when the program ends. */
+HC_API void hc_engine_single(hc_engine *engine);
 /* 0 with a result, whatever became of the program; negative when the request was refused before anything ran. */
 HC_API int hc_run(hc_engine *engine, const hc_request *request, hc_result **result, hc_error **error);
 /* End the run that is under way; its status becomes "killed". Safe to call from a signal handler or another thread. */

@@ -193,6 +193,7 @@ static int execute(const struct cli *cli, const struct run_line *line, const hc_
     if (hc_engine_open(config, &engine, &error) < 0)
         return interrupt_caught() ? interrupted(cli, &stream) : message_library(cli, error);
     interrupt_target(engine);
+    hc_engine_single(engine);
     if (!interrupt_caught())
         status = hc_run(engine, request, &result, &error);
     interrupt_target(NULL);

@@ -48,7 +48,7 @@ struct drive {
     struct capture (
         *captures)[2]; /* of each stage, stdout and stderr: a pipe may still be draining when the next stage starts */
     struct feed feed;
-    bool feeding, cancelled, collecting, last, destroyed, gone, ended;
+    bool feeding, cancelled, collecting, last, destroyed, gone, ended, refused;
     size_t stage; /* the current one */
     struct collected collected;
     struct hc_err failure; /* why the run cannot go on; its own fault never */
@@ -246,6 +246,7 @@ static void start_stage(struct drive *drive)
     message.job_spec.kind = JOB_PROGRAM;
     message.job_spec.sweep = drive->stage > 0;
     message.job_spec.last = drive->stage + 1 == drive->plan->stage_count && drive->plan->request->collect.count == 0;
+    message.job_spec.final = message.job_spec.last && drive->options->final;
     message.job_spec.argc = (uint32_t)stage->argv.count;
     message.job_spec.envc = (uint32_t)drive->plan->env.count;
     plan_job_limits(&stage->limits, &message.job_spec.limits);
@@ -308,6 +309,7 @@ static void on_job_ended(struct drive *drive, const struct warden_message *messa
     stage->err = message->err;
     stage->started = message->facts.end != JOB_NOT_STARTED;
     drive->last = message->job_spec.last;
+    drive->gone = message->job_spec.final; /* nothing more comes from there */
     stage_judge(stage);
     bool alive = message->facts.end == JOB_EXITED && !drive->cancelled;
     if (alive && stage->status == RUN_COMPLETED && drive->stage + 1 < drive->plan->stage_count) {
@@ -324,6 +326,8 @@ static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
     (void)loop, (void)events;
     struct drive *drive = data;
+    if (drive->gone)
+        return;
     struct warden_message message;
     size_t count = 0;
     ssize_t size = hc_recv_fds(fd, &message, sizeof message, NULL, 0, &count);
@@ -333,6 +337,9 @@ static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
         fail(drive, size < 0 ? (int)-size : EPIPE, "the warden died");
         return;
     }
+    if (message.type == WARDEN_HELLO &&
+        drive->options->hello(drive->options->hello_data, &message, &drive->failure) < 0)
+        drive->refused = drive->ended = true;
     if (message.cell != drive->cell)
         return;
     switch (message.type) {
@@ -346,6 +353,10 @@ static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
         break;
     case WARDEN_JOB_ENDED:
         on_job_ended(drive, &message);
+        if (drive->gone) {
+            hc_watch_remove(drive->warden_watch);
+            drive->warden_watch = NULL;
+        }
         break;
     case WARDEN_CELL_GONE:
         drive->gone = true;
@@ -381,7 +392,8 @@ static int begin(struct drive *drive)
             return -errno;
     }
     const struct plan *plan = drive->plan;
-    struct warden_message message = {.type = WARDEN_CELL_NEW, .cell_spec = plan->cell};
+    struct warden_message message = {
+        .type = WARDEN_CELL_NEW, .cell_spec = plan->cell, .isolation = drive->options->required};
     hc_cleanup_fd int mounts = -1;
     if (plan->cell.mount_count) {
         mounts = hc_memfd_sealed("hotcell-mounts", plan->mounts, plan->cell.mount_count * sizeof *plan->mounts);
@@ -436,6 +448,7 @@ int drive_run(int warden, const struct plan *plan, const struct drive_options *o
             fail(&drive, -status, "waiting for events");
     }
     finish(&drive);
-    (void)err;
-    return 0;
+    if (drive.refused)
+        *err = drive.failure;
+    return drive.refused ? -err->code : 0;
 }

@@ -36,6 +36,7 @@ struct hc_request {
 
 struct hc_result {
     struct result result;
+    struct language *language; /* its version is found when it is first asked for */
     char summary[256];
     char *out, *err, *json;
     size_t out_length, err_length;
@@ -258,6 +259,11 @@ void hc_engine_close(hc_engine *engine)
     free(engine);
 }
 
+void hc_engine_single(hc_engine *engine)
+{
+    engine->single = true;
+}
+
 void hc_engine_cancel(hc_engine *engine)
 {
     int code = errno;
@@ -267,7 +273,20 @@ void hc_engine_cancel(hc_engine *engine)
     errno = code;
 }
 
-/* The warden's greeting, or why there is none. */
+static int take_greeting(hc_engine *engine, const struct warden_message *message, struct hc_err *err)
+{
+    if (message->err.code) {
+        *err = message->err;
+        return -err->code;
+    }
+    engine->isolation = message->isolation;
+    engine->cgroup_mode = message->setup.cgroup_mode;
+    memcpy(engine->why, message->err.message, sizeof engine->why);
+    memcpy(engine->remedy, message->err.remedy, sizeof engine->remedy);
+    engine->greeted = true;
+    return 0;
+}
+
 int engine_greet(hc_engine *engine, struct hc_err *err)
 {
     if (engine->greeted)
@@ -283,24 +302,17 @@ int engine_greet(hc_engine *engine, struct hc_err *err)
     while (size == -EINTR);
     if (size != (ssize_t)sizeof message || message.type != WARDEN_HELLO)
         return hc_fail(err, HC_CLASS_OURS, EPIPE, "the warden died before it said anything");
-    if (message.err.code) {
-        *err = message.err;
-        return -err->code;
-    }
-    engine->isolation = message.isolation;
-    engine->cgroup_mode = message.setup.cgroup_mode;
-    memcpy(engine->why, message.err.message, sizeof engine->why);
-    memcpy(engine->remedy, message.err.remedy, sizeof engine->remedy);
-    engine->greeted = true;
-    return 0;
+    return take_greeting(engine, &message, err);
+}
+
+static bool weak_allowed(const hc_engine *engine, const struct request *request)
+{
+    return request->allow_weak < 0 ? engine->config->allow_weak : request->allow_weak;
 }
 
 static int check_isolation(const hc_engine *engine, const struct request *request, struct hc_err *err)
 {
-    if ((engine->isolation & ISOLATION_ALL) == ISOLATION_ALL)
-        return 0;
-    bool allowed = request->allow_weak < 0 ? engine->config->allow_weak : request->allow_weak;
-    if (allowed)
+    if ((engine->isolation & ISOLATION_ALL) == ISOLATION_ALL || weak_allowed(engine, request))
         return 0;
     char missing[128];
     isolation_words(~engine->isolation & ISOLATION_ALL, missing, sizeof missing);
@@ -308,6 +320,18 @@ static int check_isolation(const hc_engine *engine, const struct request *reques
             engine->why);
     return hc_err_remedy(err, "%s%sor accept it with --allow-weak ([isolation] allow_weak = true)", engine->remedy,
                          engine->remedy[0] ? "; " : "see hotcell doctor; ");
+}
+
+struct greeting {
+    hc_engine *engine;
+    const struct request *request;
+};
+
+static int on_hello(void *data, const struct warden_message *message, struct hc_err *err)
+{
+    const struct greeting *greeting = data;
+    int result = take_greeting(greeting->engine, message, err);
+    return result < 0 ? result : check_isolation(greeting->engine, greeting->request, err);
 }
 
 static uint64_t now_us(clockid_t clock)
@@ -351,15 +375,18 @@ static int run(hc_engine *engine, const hc_request *request, hc_result *out, str
         hc_fail_errno(err, HC_CLASS_HOST, -status, "making an id");
     if (status == 0)
         status = provide_warden(engine, &plan, err);
-    if (status == 0)
-        status = engine_greet(engine, err);
-    if (status == 0)
+    if (status == 0 && engine->greeted)
         status = check_isolation(engine, request->request, err);
     if (status == 0) {
+        struct greeting greeting = {engine, request->request};
         struct drive_options options = {.input = request->input,
                                         .cancel = engine->cancel,
                                         .output = request->output,
-                                        .output_data = request->output_data};
+                                        .output_data = request->output_data,
+                                        .required = weak_allowed(engine, request->request) ? 0 : ISOLATION_ALL,
+                                        .final = engine->single,
+                                        .hello = on_hello,
+                                        .hello_data = &greeting};
         status = drive_run(engine->keeper.socket, &plan, &options, result, err);
     }
     if (status == 0) {
@@ -368,7 +395,7 @@ static int run(hc_engine *engine, const hc_request *request, hc_result *out, str
         result->start = "cold";
         if (plan.language) {
             snprintf(result->language, sizeof result->language, "%s", plan.language->name);
-            language_version(plan.language, result->version, sizeof result->version);
+            out->language = HC_TAKE_PTR(plan.language);
         }
         if (request->request->metadata)
             result->metadata = strdup(request->request->metadata);
@@ -401,6 +428,7 @@ void hc_result_free(hc_result *result)
     if (!result)
         return;
     result_release(&result->result);
+    language_free(result->language);
     free(result->out);
     free(result->err);
     free(result->json);
@@ -443,6 +471,8 @@ const char *hc_result_stderr(const hc_result *result, size_t *length)
 const char *hc_result_json(const hc_result *result, int pretty)
 {
     hc_result *own = (hc_result *)result;
+    if (own->language && !own->result.version[0])
+        language_version(own->language, own->result.version, sizeof own->result.version);
     free(own->json);
     own->json = result_to_json(&result->result, pretty != 0);
     return own->json;

@@ -11,6 +11,7 @@ struct hc_engine {
     struct keeper keeper;
     int cancel;
     bool greeted;
+    bool single; /* one run, then it is closed */
     uint32_t isolation;
     uint32_t cgroup_mode;
     char why[448], remedy[256]; /* about what this machine cannot enforce */

@@ -176,7 +176,10 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     struct held_cell *cell = job->cell;
     bool last = job->spec.last;
     message.job_spec.last = last;
+    message.job_spec.final = job->spec.final;
     warden_say(cell->warden, &message);
+    if (job->spec.final)
+        _exit(0); /* as pid 1: the kernel ends the cell, and our parent hears of us when nothing is left of it */
     job_free(job);
     if (last)
         supervise_destroy(cell->warden, cell->id);

@@ -32,6 +32,7 @@ struct start {
     struct cgroup_base cgroups;
     struct cgroup_keeper *groups;
     int client, warden; /* the two ends of the socket */
+    int setup[2];       /* the keeper's own word to the warden: ours, its */
     int program, init;  /* hotcell-warden, hotcell-init */
     struct image_plan image;
     int hosts[CELL_MAX_HOSTS];
@@ -70,11 +71,12 @@ static int become_warden(struct start *start, int gate, struct hc_err *err)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "parent-death signal");
     int program = fcntl(start->program, F_DUPFD_CLOEXEC, 10), socket = fcntl(start->warden, F_DUPFD_CLOEXEC, 10);
-    if (program < 0 || socket < 0 || dup2(socket, 3) < 0 || dup3(program, 4, O_CLOEXEC) < 0 ||
-        hc_close_range(5, ~0U, 0) < 0)
+    int setup = fcntl(start->setup[1], F_DUPFD_CLOEXEC, 10);
+    if (program < 0 || socket < 0 || setup < 0 || dup2(socket, 3) < 0 || dup2(setup, 4) < 0 ||
+        dup3(program, 5, O_CLOEXEC) < 0 || hc_close_range(6, ~0U, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "placing fds");
     char *argv[] = {"hotcell-warden", NULL}, *envp[] = {NULL};
-    syscall(SYS_execveat, 4, "", argv, envp, AT_EMPTY_PATH);
+    syscall(SYS_execveat, 5, "", argv, envp, AT_EMPTY_PATH);
     return hc_fail_errno(err, HC_CLASS_OURS, errno, "starting hotcell-warden");
 }
 
@@ -105,7 +107,7 @@ static int send_setup(const struct start *start, int spare_net, struct hc_err *e
         message.setup.cgroup_slots |= 1u << slot;
         fds[count++] = start->cgroups.dir[slot];
     }
-    int result = hc_send_fds(start->client, &message, sizeof message, fds, count);
+    int result = hc_send_fds(start->setup[0], &message, sizeof message, fds, count);
     if (result < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, -result, "sending the warden its setup");
     return 0;
@@ -170,6 +172,8 @@ static int clone_warden(struct start *start, pid_t *pid, struct hc_err *err)
 
 static int prepare(struct start *start, struct hc_err *err)
 {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, start->setup) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a socket");
     int result = open_programs(start, err);
     if (result == 0)
         result = uids_plan(start->plan->uid_base, start->plan->uid_count, &start->uids, err);
@@ -226,6 +230,8 @@ static _Noreturn void keep(struct start *start)
     /* From here on only the warden and the client hold the socket, so that each sees the other go. */
     hc_close(start->client);
     hc_close(start->warden);
+    hc_close(start->setup[0]);
+    hc_close(start->setup[1]);
     if (pid > 0)
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             continue;
@@ -238,7 +244,8 @@ int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct h
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a socket");
-    struct start start = {.plan = plan, .client = ends[0], .warden = ends[1], .program = -1, .init = -1};
+    struct start start = {
+        .plan = plan, .client = ends[0], .warden = ends[1], .setup = {-1, -1}, .program = -1, .init = -1};
     cgroup_base_init(&start.cgroups);
     keeper->pid = fork();
     if (keeper->pid == 0)

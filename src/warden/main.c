@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-enum { CLIENT_FD = 3 };
+enum { CLIENT_FD = 3, SETUP_FD = 4 };
 
 void warden_say(struct warden *warden, const struct warden_message *message)
 {
@@ -52,7 +52,7 @@ static void dispatch(struct warden *warden, const struct warden_message *message
     size_t used = 0;
     switch (message->type) {
     case WARDEN_CELL_NEW:
-        supervise_new_cell(warden, message->cell, &message->cell_spec, count ? fds[0] : -1);
+        supervise_new_cell(warden, message, count ? fds[0] : -1);
         break;
     case WARDEN_CELL_DESTROY:
         supervise_destroy(warden, message->cell);
@@ -97,7 +97,8 @@ static int receive_setup(struct warden *warden, struct hc_err *err)
     struct warden_message message; /* its err is no error, but a remark to pass on */
     int fds[HC_MAX_FDS];
     size_t count = 0;
-    ssize_t size = hc_recv_fds(CLIENT_FD, &message, sizeof message, fds, HC_MAX_FDS, &count);
+    ssize_t size = hc_recv_fds(SETUP_FD, &message, sizeof message, fds, HC_MAX_FDS, &count);
+    close(SETUP_FD);
     if (size != (ssize_t)sizeof message || message.type != WARDEN_SETUP || message.protocol != WARDEN_PROTOCOL ||
         count < 1)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the warden's setup message is not well-formed");
@@ -143,6 +144,7 @@ int main(void)
     setrlimit(RLIMIT_CORE, &none);
     signal(SIGPIPE, SIG_IGN);
     fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(SETUP_FD, F_SETFD, FD_CLOEXEC);
     warden.host.landlock = hc_landlock_abi() > 0;
     warden.host.pid_namespace = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     warden.loop = hc_loop_new();
@@ -152,7 +154,7 @@ int main(void)
         receive_setup(&warden, &err);
     struct warden_message hello = {.type = WARDEN_HELLO, .err = err};
     if (!err.code)
-        hello.isolation = layers(&warden);
+        hello.isolation = warden.isolation = layers(&warden);
     hello.setup.cgroup_mode = warden.host.cgroups.mode;
     warden_say(&warden, &hello);
     if (err.code)

@@ -30,8 +30,9 @@ enum isolation_layer {
 };
 
 enum warden_type {
-    WARDEN_SETUP = 1,  /* keeper →, once, first: what the warden has; fds as struct warden_setup says */
-    WARDEN_HELLO,      /* warden → client, once */
+    WARDEN_SETUP =
+        1,        /* keeper →, once, over a socket of its own: what the warden has; fds as struct warden_setup says */
+    WARDEN_HELLO, /* warden → client, once */
     WARDEN_CELL_NEW,   /* client →: spec; fd, if it has mounts: their array as a sealed memory file */
     WARDEN_CELL_READY, /* → client, or WARDEN_CELL_FAILED */
     WARDEN_CELL_FAILED,
@@ -63,8 +64,9 @@ enum job_kind {
 struct job_spec {
     uint32_t kind;
     uint32_t has_files;
-    uint32_t sweep;      /* first end what earlier jobs left running in the cell */
-    uint32_t last;       /* the cell goes when it ends: nobody has to say so */
+    uint32_t sweep; /* first end what earlier jobs left running in the cell */
+    uint32_t last;  /* the cell goes when it ends: nobody has to say so */
+    uint32_t final; /* and so does the warden: the kernel clears its pid namespace faster than any messages could */
     uint32_t argc, envc; /* in the argument block: cwd, argc words, envc words, each NUL-terminated */
     struct job_limits limits;
     uint64_t collect_limit; /* JOB_COLLECT: bytes */
@@ -97,7 +99,7 @@ struct warden_setup {
 struct warden_message {
     uint32_t protocol, type;
     uint64_t cell, job; /* the client's own numbers */
-    uint32_t isolation; /* HELLO */
+    uint32_t isolation; /* HELLO: the layers that hold. CELL_NEW: those that must, or there is no cell */
     uint32_t reason;    /* JOB_KILL: enum job_end */
     struct warden_setup setup;
     struct hc_err err; /* CELL_FAILED, JOB_ENDED with JOB_NOT_STARTED, a failed HELLO; in a good HELLO (code 0) message

@@ -192,9 +192,15 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     return result;
 }
 
-void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts)
+void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts)
 {
     struct hc_err err = {0};
+    uint64_t id = message->cell;
+    if (message->isolation & ~warden->isolation) { /* the client knows from the greeting what is missing */
+        hc_fail(&err, HC_CLASS_HOST, EPERM, "a layer that must hold does not");
+        say_cell(warden, id, WARDEN_CELL_FAILED, &err);
+        return;
+    }
     struct held_cell *cell = find_cell(warden, id) ? NULL : calloc(1, sizeof *cell);
     if (!cell) {
         hc_fail(&err, HC_CLASS_OURS, ENOMEM, "cell %llu cannot be made", (unsigned long long)id);
@@ -204,7 +210,7 @@ void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_sp
     cell->id = id;
     cell->warden = warden;
     cell_init(&cell->cell);
-    if (begin(warden, cell, spec, mounts, &err) == 0)
+    if (begin(warden, cell, &message->cell_spec, mounts, &err) == 0)
         return;
     say_cell(warden, id, WARDEN_CELL_FAILED, &err);
     if (cell->cell.pid == 0)

@@ -13,6 +13,7 @@ struct warden {
     int client; /* the socket; -1 once the client is gone */
     struct hc_watch *client_watch;
     struct cell_host host;
+    uint32_t isolation; /* the layers that hold here */
     struct held_cell *cells;
     uint64_t next_name;
     bool closing;
@@ -57,7 +58,7 @@ struct held_job {
 
 /* supervise.c */
 /* `mounts`: the fd of their array, or -1; it stays the caller's. */
-void supervise_new_cell(struct warden *warden, uint64_t id, const struct cell_spec *spec, int mounts);
+void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts);
 void supervise_destroy(struct warden *warden, uint64_t id);
 /* Takes the fds. */
 void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds,
