@@ -159,6 +159,8 @@ static int start_child(const struct cell_host *host, struct cell *cell, int *go,
                           .init = host->init_fd,
                           .uid = host->many_uids ? 0 : GUEST_UID};
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+    build.own_root = cell->spec.flags & CELL_WRITABLE_ROOT || cell->spec.mount_count ||
+                     strcmp(cell->spec.work_dir, "/workspace") != 0;
     build.net_made = host->spare_net >= 0 && setns(host->spare_net, CLONE_NEWNET) == 0;
     if (!build.net_made)
         flags |= CLONE_NEWNET;

@@ -14,6 +14,7 @@ struct build {
     int report;
     int init;
     uid_t uid;     /* of init, in the cell */
+    bool own_root; /* it needs a root that differs from the warden's: see image.h */
     bool net_made; /* the network namespace was made beforehand, its loopback up */
 };
 

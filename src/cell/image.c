@@ -16,7 +16,7 @@
 
 #define ROOT "/tmp" /* where the new root is mounted while it is being built; hidden by it, in our own namespace */
 
-enum { COPY_LIMIT = 128 << 10 };
+enum { COPY_LIMIT = 16 << 10, SEALED = HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID };
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
 static const char *const top_folders[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
@@ -24,15 +24,15 @@ static const char *const top_folders[] = {"bin", "sbin", "lib", "lib32", "lib64"
 static const struct made_up {
     const char *path, *text;
 } made_up[] = {
-    {"/image/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"
-                          "sandbox:x:1000:1000:sandbox:/workspace:/bin/sh\n"
-                          "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-    {"/image/etc/group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"},
-    {"/image/etc/hosts", "127.0.0.1 localhost hotcell\n::1 localhost hotcell\n"},
-    {"/image/etc/hostname", "hotcell\n"},
-    {"/image/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
-    {"/image/etc/resolv.conf", ""},
-    {"/image/etc/host.conf", "multi on\n"},
+    {"/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+                    "sandbox:x:1000:1000:sandbox:/workspace:/bin/sh\n"
+                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+    {"/etc/group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"},
+    {"/etc/hosts", "127.0.0.1 localhost hotcell\n::1 localhost hotcell\n"},
+    {"/etc/hostname", "hotcell\n"},
+    {"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
+    {"/etc/resolv.conf", ""},
+    {IMAGE_NOTHING, ""},
 };
 
 static int make_folder(const char *path, struct hc_err *err)
@@ -50,6 +50,15 @@ static int make_file(const char *path, const char *text, struct hc_err *err)
     int result = hc_write_all(fd, text, strlen(text));
     if (result < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, -result, "image: writing %s", path);
+    return 0;
+}
+
+static int make_link(const char *target, const char *path, struct hc_err *err)
+{
+    char full[PATH_MAX];
+    snprintf(full, sizeof full, "%s%s", ROOT, path);
+    if (symlink(target, full) < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
     return 0;
 }
 
@@ -114,13 +123,13 @@ static int build_etc_entry(const char *entry, struct hc_err *err)
 {
     char from[PATH_MAX], to[PATH_MAX + 32];
     for (const char *slash = strchr(entry, '/'); slash; slash = strchr(slash + 1, '/')) {
-        snprintf(to, sizeof to, "%s/image/etc/%.*s", ROOT, (int)(slash - entry), entry);
+        snprintf(to, sizeof to, "%s/etc/%.*s", ROOT, (int)(slash - entry), entry);
         int result = make_folder(to, err);
         if (result < 0)
             return result;
     }
     snprintf(from, sizeof from, "/etc/%s", entry);
-    snprintf(to, sizeof to, "%s/image/etc/%s", ROOT, entry);
+    snprintf(to, sizeof to, "%s/etc/%s", ROOT, entry);
     return mirror(from, to, err);
 }
 
@@ -141,58 +150,46 @@ static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err)
 
 static int build_etc(const struct image_plan *plan, struct hc_err *err)
 {
-    int result = make_folder(ROOT "/image/etc", err);
+    /* A mount of its own, so that it, and what is bound into it, has attributes of its own. */
+    int result = bind_over(ROOT "/etc", ROOT "/etc", err);
     for (size_t i = 0; i < sizeof made_up / sizeof *made_up && result == 0; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s%s", ROOT, made_up[i].path);
         result = make_file(path, made_up[i].text, err);
     }
-    if (result == 0 && symlink("/proc/self/mounts", ROOT "/image/etc/mtab") < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making /etc/mtab");
+    if (result == 0)
+        result = make_link("/proc/self/mounts", "/etc/mtab", err);
     for (size_t i = 0; i < plan->etc_count && result == 0; i++)
         if (!strchr(plan->etc[i], '*'))
             result = build_etc_entry(plan->etc[i], err);
-    return result < 0 ? result : build_etc_patterns(plan, err);
+    if (result == 0)
+        result = build_etc_patterns(plan, err);
+    return result < 0 ? result : seal(ROOT "/etc", SEALED | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
 }
 
-/* Everything of /dev but the nodes themselves, which need a mount that allows devices. */
 static int build_dev(struct hc_err *err)
 {
-    int result = make_folder(ROOT "/image/dev", err);
+    int result = bind_over(ROOT "/dev", ROOT "/dev", err);
     if (result == 0)
-        result = make_folder(ROOT "/image/dev/shm", err);
+        result = make_folder(ROOT "/dev/shm", err);
     if (result == 0)
-        result = make_folder(ROOT "/image/dev/pts", err);
-    char path[64];
+        result = make_folder(ROOT "/dev/pts", err);
+    char from[64], to[64];
     for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
-        snprintf(path, sizeof path, "%s/image/dev/%s", ROOT, devices[i]);
-        result = make_file(path, "", err);
-    }
-    static const char *const links[][2] = {{"/proc/self/fd", "fd"},
-                                           {"/proc/self/fd/0", "stdin"},
-                                           {"/proc/self/fd/1", "stdout"},
-                                           {"/proc/self/fd/2", "stderr"},
-                                           {"pts/ptmx", "ptmx"}};
-    for (size_t i = 0; i < sizeof links / sizeof *links && result == 0; i++) {
-        snprintf(path, sizeof path, "%s/image/dev/%s", ROOT, links[i][1]);
-        if (symlink(links[i][0], path) < 0)
-            return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
-    }
-    return result;
-}
-
-static int bind_devices(struct hc_err *err)
-{
-    int result = 0;
-    for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
-        char from[64], to[64];
         snprintf(from, sizeof from, "/dev/%s", devices[i]);
-        snprintf(to, sizeof to, "%s/image/dev/%s", ROOT, devices[i]);
-        result = bind_over(from, to, err);
+        snprintf(to, sizeof to, "%s/dev/%s", ROOT, devices[i]);
+        result = make_file(to, "", err);
         if (result == 0)
-            result = seal(to, HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NOEXEC, 0, err);
+            result = bind_over(from, to, err);
     }
-    return result;
+    static const char *const links[][2] = {{"/proc/self/fd", "/dev/fd"},
+                                           {"/proc/self/fd/0", "/dev/stdin"},
+                                           {"/proc/self/fd/1", "/dev/stdout"},
+                                           {"/proc/self/fd/2", "/dev/stderr"},
+                                           {"pts/ptmx", "/dev/ptmx"}};
+    for (size_t i = 0; i < sizeof links / sizeof *links && result == 0; i++)
+        result = make_link(links[i][0], links[i][1], err);
+    return result < 0 ? result : seal(ROOT "/dev", SEALED | HC_MOUNT_ATTR_NOEXEC, HC_AT_RECURSIVE, err);
 }
 
 /* Host folders may lie below ROOT: they are opened, as detached mounts, before it is covered. */
@@ -211,10 +208,10 @@ static int open_hosts(const struct image_plan *plan, int *trees, struct hc_err *
 
 static int build_host(const struct image_plan *plan, const int *trees, struct hc_err *err)
 {
-    int result = make_folder(ROOT "/host", err);
+    int result = make_folder(ROOT IMAGE_HOST, err);
     for (size_t i = 0; i < plan->host_count && result == 0; i++) {
         char to[64];
-        snprintf(to, sizeof to, "%s/host/%zu", ROOT, i);
+        snprintf(to, sizeof to, "%s%s/%zu", ROOT, IMAGE_HOST, i);
         struct stat st;
         if (fstat(trees[i], &st) < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", plan->host[i]);
@@ -245,6 +242,44 @@ static int enter_root(struct hc_err *err)
     return seal("/", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, 0, err);
 }
 
+static int build_layout(struct hc_err *err)
+{
+    static const char *const folders[] = {"/usr", "/etc",    "/dev",     "/proc",       "/tmp",     "/workspace",
+                                          "/run", "/var",    "/root",    "/home",       "/opt",     "/srv",
+                                          "/mnt", IMAGE_OWN, IMAGE_CELL, IMAGE_SCRATCH, IMAGE_EMPTY};
+    int result = 0;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && result == 0; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s%s", ROOT, folders[i]);
+        result = make_folder(path, err);
+    }
+    for (size_t i = 0; i < sizeof top_folders / sizeof *top_folders && result == 0; i++) {
+        char from[32], to[64];
+        snprintf(from, sizeof from, "/%s", top_folders[i]);
+        snprintf(to, sizeof to, "%s/%s", ROOT, top_folders[i]);
+        result = mirror(from, to, err);
+    }
+    if (result == 0)
+        result = make_link("/workspace", "/sandbox", err);
+    return result < 0 ? result : make_link("/tmp", "/var/tmp", err);
+}
+
+static int place_usr(int tree, struct hc_err *err)
+{
+    if (hc_move_mount(tree, "", AT_FDCWD, ROOT "/usr", HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: placing /usr");
+    return seal(ROOT "/usr", SEALED | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
+}
+
+static int mount_proc(struct hc_err *err)
+{
+    if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0)
+        return 0;
+    hc_fail_errno(err, HC_CLASS_HOST, errno, "image: mounting /proc");
+    return hc_err_remedy(err, "in a container, /proc must not be masked: run it with --security-opt "
+                              "systempaths=unconfined or alike");
+}
+
 int image_build(const struct image_plan *plan, struct hc_err *err)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
@@ -255,53 +290,21 @@ int image_build(const struct image_plan *plan, struct hc_err *err)
     int result = open_hosts(plan, trees, err);
     if (result < 0)
         return result;
-    int usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
+    hc_cleanup_fd int usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
     if (usr < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening /usr");
     if (mount("hotcell", ROOT, "tmpfs", MS_NOSUID, "mode=0755,size=4m,nr_inodes=4096") < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: mounting a tmpfs");
-    static const char *const folders[] = {"/usr", "/image", "/proc", "/cell", "/scratch", "/empty"};
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && result == 0; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "%s%s", ROOT, folders[i]);
-        result = make_folder(path, err);
-    }
-    if (result < 0)
-        return result;
-    if (hc_move_mount(usr, "", AT_FDCWD, ROOT "/usr", HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: placing /usr");
-    hc_close(usr);
-    result = seal(ROOT "/usr", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
-    for (size_t i = 0; i < sizeof top_folders / sizeof *top_folders && result == 0; i++) {
-        char from[32], to[64];
-        snprintf(from, sizeof from, "/%s", top_folders[i]);
-        snprintf(to, sizeof to, "%s/%s", ROOT, top_folders[i]);
-        result = mirror(from, to, err);
-    }
-    /* A mount of its own, so that it has attributes of its own. */
+    result = build_layout(err);
     if (result == 0)
-        result = bind_over(ROOT "/image", ROOT "/image", err);
+        result = place_usr(usr, err);
     if (result == 0)
         result = build_etc(plan, err);
-    if (result == 0)
-        result = make_file(ROOT "/image/nothing", "", err);
     if (result == 0)
         result = build_dev(err);
     if (result == 0)
         result = build_host(plan, trees, err);
     if (result == 0)
-        result = seal(ROOT "/image", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE,
-                      err);
-    if (result == 0)
-        result = bind_devices(err);
-    if (result < 0)
-        return result;
-    if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
-        int code = errno;
-        hc_fail_errno(err, HC_CLASS_HOST, code, "image: mounting /proc");
-        return hc_err_remedy(
-            err,
-            "in a container, /proc must not be masked: run it with --security-opt systempaths=unconfined or alike");
-    }
-    return enter_root(err);
+        result = mount_proc(err);
+    return result < 0 ? result : enter_root(err);
 }

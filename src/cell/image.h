@@ -1,16 +1,19 @@
 /*
- * The warden's own root, from which every cell is made: a small tmpfs with the image's parts in it, and nothing else of
- * the host. It is built once, by the keeper's child, in the warden's mount namespace and before the warden is exec'ed.
- * What is not allowed is not refused in a cell: it is not there.
+ * The warden's own root: a small tmpfs with the image's parts in it, and nothing else of the host. It is built once, by
+ * the keeper's child, in the warden's mount namespace and before the warden is exec'ed. What is not allowed is not
+ * refused in a cell: it is not there.
  *
- *   /usr            the host's, read-only
- *   /bin /lib …     as on the host (symlinks into /usr, or folders of their own)
- *   /image/etc      made up, with those entries of the host's /etc that the configuration lists
- *   /image/nothing  an empty file, to cover others with
- *   /image/dev      null zero full random urandom, fd stdin stdout stderr
- *   /host/0, /1, …  host folders that the operator allows and a request asks for
- *   /proc           of the warden's pid namespace
- *   /cell /scratch /empty   mount points, used inside each cell's own mount namespace
+ * It has the layout of a cell, because it is what a cell starts from. A cell with a read-only root is this very tree,
+ * seen from a mount namespace of its own, with an overlay over /usr, its own /proc, and its own scratch space mounted;
+ * one that is different (a writable root, host folders, another working directory) makes a root of its own in
+ * /.hotcell/cell and moves there.
+ *
+ *   /usr, and /bin, /lib … as on the host (symlinks into /usr, or folders of their own), read-only
+ *   /etc      made up, with those entries of the host's /etc that the configuration lists
+ *   /dev      null zero full random urandom, fd stdin stdout stderr; shm and pts are mount points
+ *   /proc     of the warden's pid namespace; covered in a cell by its own
+ *   /workspace /tmp   mount points; /run /var /home … are empty
+ *   /.hotcell mount points and covers for the builders of cells, below
  */
 #ifndef HC_CELL_IMAGE_H
 #define HC_CELL_IMAGE_H
@@ -18,6 +21,13 @@
 #include "base/err.h"
 #include <stdbool.h>
 #include <stddef.h>
+
+#define IMAGE_OWN "/.hotcell"
+#define IMAGE_CELL IMAGE_OWN "/cell"       /* where a cell's own root is put together */
+#define IMAGE_SCRATCH IMAGE_OWN "/scratch" /* where its writable space is mounted first */
+#define IMAGE_EMPTY IMAGE_OWN "/empty"     /* a folder, to cover others with */
+#define IMAGE_NOTHING IMAGE_OWN "/nothing" /* a file, likewise */
+#define IMAGE_HOST IMAGE_OWN "/host" /* /0, /1 …: host folders that the operator allows and a request asks for */
 
 struct image_plan {
     char *const *etc; /* entries relative to /etc; a last component may end in '*' */

@@ -1,11 +1,13 @@
 /*
- * The file system of a cell: each function is one step of building it. The mounts are made below /cell in the builder's
- * own copy of the warden's root (image.h), so their sources are right beside it; pivot_root and a detach then leave
- * nothing of that root.
+ * The file system of a cell: each function is one step of building it, in the builder's own copy of the warden's root
+ * (image.h). An ordinary cell keeps that root, which is read-only and has nothing in it that a guest must not see, and
+ * mounts over it what must be its own. One that differs puts a root together below /.hotcell/cell, with sources right
+ * beside it; pivot_root and a detach then leave nothing of the other.
  */
 #include "cell/build.h"
 
 #include "base/fd.h"
+#include "cell/image.h"
 #include "kernel/sys.h"
 #include <dirent.h>
 #include <inttypes.h>
@@ -15,8 +17,8 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#define ROOT "/cell"
-#define SCRATCH "/scratch"
+#define ROOT IMAGE_CELL
+#define SCRATCH IMAGE_SCRATCH
 
 static int make_folder(const char *path, mode_t mode, struct hc_err *err)
 {
@@ -38,6 +40,13 @@ static int make_folders(const char *path, struct hc_err *err)
         *slash = '/';
     }
     return 0;
+}
+
+/* A path of the cell, as the builder must name it. */
+static const char *cell_path(const struct build *build, const char *path, char *text, size_t size)
+{
+    snprintf(text, size, "%s%s", build->own_root ? ROOT : "", path);
+    return text;
 }
 
 static int bind_to(const char *from, const char *to, struct hc_err *err)
@@ -87,6 +96,8 @@ int mounts_scratch(void *plan, struct hc_err *err)
 int mounts_root(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
+    if (!build->own_root)
+        return 0;
     bool writable = build->spec->flags & CELL_WRITABLE_ROOT;
     char options[96];
     snprintf(options, sizeof options, "mode=0755,size=%s,nr_inodes=512", writable ? "16m" : "256k");
@@ -116,7 +127,9 @@ int mounts_root(void *plan, struct hc_err *err)
 /* The host's layout: /bin and its like are symlinks into /usr, or folders bound beside it. */
 int mounts_top(void *plan, struct hc_err *err)
 {
-    (void)plan;
+    struct build *build = plan;
+    if (!build->own_root)
+        return 0;
     static const char *const names[] = {"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         char target[PATH_MAX], to[64];
@@ -165,14 +178,16 @@ int mounts_usr(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
     bool writable = build->spec->flags & CELL_WRITABLE_ROOT;
-    const char *options = "lowerdir=/usr:/empty,userxattr";
+    const char *options = "lowerdir=/usr:" IMAGE_EMPTY ",userxattr";
     if (writable) {
         int result = prepare_upper(err);
         if (result < 0)
             return result;
         options = "lowerdir=/usr,upperdir=" SCRATCH "/upper/usr,workdir=" SCRATCH "/upper/work,userxattr";
     }
-    if (mount("usr", ROOT "/usr", "overlay", MS_NOSUID | MS_NODEV | (writable ? 0 : MS_RDONLY), options) < 0)
+    char usr[64];
+    if (mount("usr", cell_path(build, "/usr", usr, sizeof usr), "overlay",
+              MS_NOSUID | MS_NODEV | (writable ? 0 : MS_RDONLY), options) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "overlay");
     return 0;
 }
@@ -205,7 +220,7 @@ static int copy_etc_entry(const char *from, const char *to, bool link, struct hc
 static int build_writable_etc(struct hc_err *err)
 {
     struct stat base, st;
-    DIR *list = opendir("/image/etc");
+    DIR *list = opendir("/etc");
     if (!list || fstat(dirfd(list), &base) < 0) {
         if (list)
             closedir(list);
@@ -216,7 +231,7 @@ static int build_writable_etc(struct hc_err *err)
         if (entry->d_name[0] == '.' || fstatat(dirfd(list), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
         char from[PATH_MAX], to[PATH_MAX];
-        snprintf(from, sizeof from, "/image/etc/%s", entry->d_name);
+        snprintf(from, sizeof from, "/etc/%s", entry->d_name);
         snprintf(to, sizeof to, "%s/etc/%s", ROOT, entry->d_name);
         bool ours = st.st_dev == base.st_dev;
         if (ours && !S_ISDIR(st.st_mode)) {
@@ -242,19 +257,23 @@ static int build_writable_etc(struct hc_err *err)
 int mounts_etc(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
+    if (!build->own_root)
+        return 0;
     if (build->spec->flags & CELL_WRITABLE_ROOT)
         return build_writable_etc(err);
-    return bind_to("/image/etc", ROOT "/etc", err);
+    return bind_to("/etc", ROOT "/etc", err);
 }
 
 int mounts_dev(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
-    int result = bind_to("/image/dev", ROOT "/dev", err);
+    char path[64];
+    int result = build->own_root ? bind_to("/dev", ROOT "/dev", err) : 0;
     if (result == 0)
-        result = bind_to(SCRATCH "/shm", ROOT "/dev/shm", err);
+        result = bind_to(SCRATCH "/shm", cell_path(build, "/dev/shm", path, sizeof path), err);
     if (result == 0 && (build->spec->flags & CELL_TERMINAL) &&
-        mount("devpts", ROOT "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620") < 0)
+        mount("devpts", cell_path(build, "/dev/pts", path, sizeof path), "devpts", MS_NOSUID | MS_NOEXEC,
+              "newinstance,ptmxmode=0666,mode=0620") < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "devpts");
     return result;
 }
@@ -282,29 +301,38 @@ static const char *const masked[] = {
     "zoneinfo",   "sys/kernel/random/boot_id",
 };
 
+/* What the kernel counts by user goes up to the warden's uid, which all cells share: each may take only a part. */
+static int limit_shares(const struct build *build, struct hc_err *err)
+{
+    static const char *const shares[][2] = {{"/proc/sys/user/max_inotify_instances", "48"},
+                                            {"/proc/sys/user/max_inotify_watches", "16384"}};
+    for (unsigned i = 0; i < sizeof shares / sizeof *shares; i++) {
+        char path[96];
+        int result = hc_write_file_at(AT_FDCWD, cell_path(build, shares[i][0], path, sizeof path), shares[i][1]);
+        if (result < 0 && result != -ENOENT)
+            return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s", shares[i][0]);
+    }
+    return 0;
+}
+
 int mounts_proc(void *plan, struct hc_err *err)
 {
-    (void)plan;
-    if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+    struct build *build = plan;
+    char proc[64], path[128];
+    cell_path(build, "/proc", proc, sizeof proc);
+    if (mount("proc", proc, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "proc");
     for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++) {
-        char path[96];
-        snprintf(path, sizeof path, "%s/proc/%s", ROOT, masked[i]);
+        snprintf(path, sizeof path, "%s/%s", proc, masked[i]);
         bool folder = path[strlen(path) - 1] == '/';
-        if (mount(folder ? "/empty" : "/image/nothing", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+        if (mount(folder ? IMAGE_EMPTY : IMAGE_NOTHING, path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "masking /proc/%s", masked[i]);
     }
-    /* What the kernel counts by user goes up to the warden's uid, which all cells share: each may take only a part. */
-    static const char *const shares[][2] = {{ROOT "/proc/sys/user/max_inotify_instances", "48"},
-                                            {ROOT "/proc/sys/user/max_inotify_watches", "16384"}};
-    for (unsigned i = 0; i < sizeof shares / sizeof *shares; i++) {
-        int result = hc_write_file_at(AT_FDCWD, shares[i][0], shares[i][1]);
-        if (result < 0 && result != -ENOENT)
-            return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s", shares[i][0] + sizeof ROOT - 1);
-    }
-    if (mount(ROOT "/proc/sys", ROOT "/proc/sys", NULL, MS_BIND | MS_REC, NULL) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "binding /proc/sys");
-    return set_attributes(ROOT "/proc/sys", HC_MOUNT_ATTR_RDONLY, HC_AT_RECURSIVE, err);
+    int result = limit_shares(build, err);
+    snprintf(path, sizeof path, "%s/sys", proc);
+    if (result == 0)
+        result = bind_to(path, path, err);
+    return result < 0 ? result : set_attributes(path, HC_MOUNT_ATTR_RDONLY, HC_AT_RECURSIVE, err);
 }
 
 int mounts_work(void *plan, struct hc_err *err)
@@ -312,28 +340,23 @@ int mounts_work(void *plan, struct hc_err *err)
     struct build *build = plan;
     const char *work = build->spec->work_dir;
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s%s", ROOT, work);
-    int result = make_folders(path, err);
+    int result = build->own_root ? make_folders(cell_path(build, work, path, sizeof path), err) : 0;
     if (result == 0)
-        result = bind_to(SCRATCH "/work", path, err);
+        result = bind_to(SCRATCH "/work", cell_path(build, work, path, sizeof path), err);
     if (result == 0)
-        result = bind_to(SCRATCH "/tmp", ROOT "/tmp", err);
-    if (result < 0)
-        return result;
+        result = bind_to(SCRATCH "/tmp", cell_path(build, "/tmp", path, sizeof path), err);
     static const char *const names[] = {"/workspace", "/sandbox"};
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s%s", ROOT, names[i]);
-        if (symlink(work, path) < 0 && errno != EEXIST)
+    for (unsigned i = 0; result == 0 && build->own_root && i < sizeof names / sizeof *names; i++)
+        if (symlink(work, cell_path(build, names[i], path, sizeof path)) < 0 && errno != EEXIST)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", names[i]);
-    }
-    return 0;
+    return result;
 }
 
 /* Open what the policy checked: anything else than the very same inode is refused. */
 static int open_allowed(const struct cell_mount *mount, struct stat *st, struct hc_err *err)
 {
-    char path[32];
-    snprintf(path, sizeof path, "/host/%u", mount->host);
+    char path[64];
+    snprintf(path, sizeof path, "%s/%u", IMAGE_HOST, mount->host);
     hc_cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || fstat(fd, st) < 0)
         return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "opening what is to be mounted at %s", mount->path);
@@ -346,6 +369,8 @@ static int open_allowed(const struct cell_mount *mount, struct stat *st, struct 
 int mounts_hosts(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
+    if (!build->own_root)
+        return 0;
     for (uint32_t i = 0; i < build->spec->mount_count; i++) {
         const struct cell_mount *mount = &build->mounts[i];
         struct stat st;
@@ -382,6 +407,8 @@ int mounts_hosts(void *plan, struct hc_err *err)
 int mounts_seal(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
+    if (!build->own_root)
+        return 0;
     unsigned attributes = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV;
     if (!(build->spec->flags & CELL_WRITABLE_ROOT))
         attributes |= HC_MOUNT_ATTR_RDONLY;
@@ -390,20 +417,21 @@ int mounts_seal(void *plan, struct hc_err *err)
 
 int mounts_pivot(void *plan, struct hc_err *err)
 {
-    (void)plan;
-    if (chdir(ROOT) < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering the root");
-    if (hc_pivot_root(".", ".") < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "pivot_root");
-    if (umount2(".", MNT_DETACH) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "detaching the old root");
+    struct build *build = plan;
+    if (build->own_root) {
+        if (chdir(ROOT) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering the root");
+        if (hc_pivot_root(".", ".") < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "pivot_root");
+        if (umount2(".", MNT_DETACH) < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "detaching the old root");
+        if (access(IMAGE_OWN, F_OK) == 0)
+            return hc_fail(err, HC_CLASS_OURS, EIO, "the old root is still there");
+    }
     if (chdir("/") < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering /");
     struct stat here, root;
     if (stat(".", &here) < 0 || stat("/", &root) < 0 || here.st_ino != root.st_ino || here.st_dev != root.st_dev)
-        return hc_fail(err, HC_CLASS_OURS, EIO, "the working directory is not the new root");
-    /* What hides below the mount points of the old root must not show through. */
-    if (access("/image", F_OK) == 0 || access("/host", F_OK) == 0)
-        return hc_fail(err, HC_CLASS_OURS, EIO, "the old root is still there");
+        return hc_fail(err, HC_CLASS_OURS, EIO, "the working directory is not the root");
     return 0;
 }

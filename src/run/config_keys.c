@@ -26,9 +26,8 @@
  * people keep credentials (npmrc, pip.conf, maven, gitconfig). The cell makes up passwd, group, hosts and their like.
  */
 #define IMAGE_ETC                                                                                                      \
-    "['alternatives', 'debian_version', 'fonts', 'inputrc', 'java-*', 'ld.so.cache', 'localtime', 'matplotlibrc',"     \
-    " 'mime.types', 'os-release', 'papersize', 'perl', 'php', 'protocols', 'python3.*', 'R', 'services',"              \
-    " 'ssl/certs', 'ssl/openssl.cnf', 'timezone']"
+    "['alternatives', 'fonts', 'java-*', 'ld.so.cache', 'localtime', 'os-release', 'perl', 'php', 'protocols',"        \
+    " 'python3.*', 'R', 'services', 'ssl/certs', 'ssl/openssl.cnf', 'timezone']"
 
 static int check_work_dir(const char *text, struct hc_err *err);
 static int check_word(const char *text, struct hc_err *err);

@@ -24,6 +24,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 struct start {
@@ -208,6 +209,7 @@ static void leave_client(struct start *start)
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    umask(022);             /* what is made for guests must be theirs to enter */
     personality(PER_LINUX); /* not the caller's: setarch -R would take address randomisation from every guest */
     /* A caller's real-time priority is not for guests, nor can such a process join a CPU group. */
     struct sched_param ordinary = {0};
