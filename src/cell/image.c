@@ -2,6 +2,7 @@
 #include "cell/image.h"
 
 #include "base/fd.h"
+#include "cell/place.h"
 #include "cell/spec.h"
 #include "kernel/sys.h"
 #include <dirent.h>
@@ -35,21 +36,14 @@ static const struct made_up {
     {IMAGE_NOTHING, ""},
 };
 
-static int make_folder(const char *path, struct hc_err *err)
-{
-    if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
-    return 0;
-}
-
 static int make_file(const char *path, const char *text, struct hc_err *err)
 {
     hc_cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", path);
     int result = hc_write_all(fd, text, strlen(text));
     if (result < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, -result, "image: writing %s", path);
+        return hc_fail_errno(err, HC_CLASS_OURS, -result, "writing %s", path);
     return 0;
 }
 
@@ -58,22 +52,7 @@ static int make_link(const char *target, const char *path, struct hc_err *err)
     char full[PATH_MAX];
     snprintf(full, sizeof full, "%s%s", ROOT, path);
     if (symlink(target, full) < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making %s", path);
-    return 0;
-}
-
-static int bind_over(const char *from, const char *to, struct hc_err *err)
-{
-    if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: binding %s", from);
-    return 0;
-}
-
-static int seal(const char *path, unsigned attributes, unsigned flags, struct hc_err *err)
-{
-    struct hc_mount_attr attr = {.attr_set = attributes};
-    if (hc_mount_setattr(AT_FDCWD, path, flags, &attr) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: making %s read-only", path);
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", path);
     return 0;
 }
 
@@ -86,10 +65,10 @@ static int copy_file(const char *from, const char *to, struct hc_err *err)
         return 0;
     hc_cleanup_fd int target = source < 0 ? -1 : open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (target < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: copying %s", from);
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "copying %s", from);
     int result = hc_copy_all(source, target);
     if (result < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, -result, "image: copying %s", from);
+        return hc_fail_errno(err, HC_CLASS_HOST, -result, "copying %s", from);
     return 0;
 }
 
@@ -100,22 +79,22 @@ static int mirror(const char *from, const char *to, struct hc_err *err)
     if (lstat(from, &st) < 0) {
         if (errno == ENOENT)
             return 0;
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", from);
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "looking at %s", from);
     }
     if (S_ISLNK(st.st_mode)) {
         char target[PATH_MAX];
         ssize_t length = readlink(from, target, sizeof target - 1);
         if (length < 0)
-            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading the link %s", from);
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "reading the link %s", from);
         target[length] = '\0';
         if (symlink(target, to) < 0 && errno != EEXIST)
-            return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: making the link %s", to);
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "making the link %s", to);
         return 0;
     }
     if (S_ISREG(st.st_mode) && st.st_size <= COPY_LIMIT)
         return copy_file(from, to, err);
-    int result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
-    return result < 0 ? result : bind_over(from, to, err);
+    int result = S_ISDIR(st.st_mode) ? place_folder(to, 0755, err) : make_file(to, "", err);
+    return result < 0 ? result : place_bind(from, to, err);
 }
 
 /* An entry such as ssl/certs: the folders above it are made. */
@@ -124,7 +103,7 @@ static int build_etc_entry(const char *entry, struct hc_err *err)
     char from[PATH_MAX], to[PATH_MAX + 32];
     for (const char *slash = strchr(entry, '/'); slash; slash = strchr(slash + 1, '/')) {
         snprintf(to, sizeof to, "%s/etc/%.*s", ROOT, (int)(slash - entry), entry);
-        int result = make_folder(to, err);
+        int result = place_folder(to, 0755, err);
         if (result < 0)
             return result;
     }
@@ -138,7 +117,7 @@ static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err)
 {
     DIR *list = opendir("/etc");
     if (!list)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: reading /etc");
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "reading /etc");
     int result = 0;
     for (struct dirent *found; result == 0 && (found = readdir(list));)
         for (size_t i = 0; i < plan->etc_count && result == 0; i++)
@@ -151,7 +130,7 @@ static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err)
 static int build_etc(const struct image_plan *plan, struct hc_err *err)
 {
     /* A mount of its own, so that it, and what is bound into it, has attributes of its own. */
-    int result = bind_over(ROOT "/etc", ROOT "/etc", err);
+    int result = place_bind(ROOT "/etc", ROOT "/etc", err);
     for (size_t i = 0; i < sizeof made_up / sizeof *made_up && result == 0; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s%s", ROOT, made_up[i].path);
@@ -164,23 +143,23 @@ static int build_etc(const struct image_plan *plan, struct hc_err *err)
             result = build_etc_entry(plan->etc[i], err);
     if (result == 0)
         result = build_etc_patterns(plan, err);
-    return result < 0 ? result : seal(ROOT "/etc", SEALED | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
+    return result < 0 ? result : place_attributes(ROOT "/etc", SEALED | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
 }
 
 static int build_dev(struct hc_err *err)
 {
-    int result = bind_over(ROOT "/dev", ROOT "/dev", err);
+    int result = place_bind(ROOT "/dev", ROOT "/dev", err);
     if (result == 0)
-        result = make_folder(ROOT "/dev/shm", err);
+        result = place_folder(ROOT "/dev/shm", 0755, err);
     if (result == 0)
-        result = make_folder(ROOT "/dev/pts", err);
+        result = place_folder(ROOT "/dev/pts", 0755, err);
     char from[64], to[64];
     for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
         snprintf(from, sizeof from, "/dev/%s", devices[i]);
         snprintf(to, sizeof to, "%s/dev/%s", ROOT, devices[i]);
         result = make_file(to, "", err);
         if (result == 0)
-            result = bind_over(from, to, err);
+            result = place_bind(from, to, err);
     }
     static const char *const links[][2] = {{"/proc/self/fd", "/dev/fd"},
                                            {"/proc/self/fd/0", "/dev/stdin"},
@@ -189,7 +168,7 @@ static int build_dev(struct hc_err *err)
                                            {"pts/ptmx", "/dev/ptmx"}};
     for (size_t i = 0; i < sizeof links / sizeof *links && result == 0; i++)
         result = make_link(links[i][0], links[i][1], err);
-    return result < 0 ? result : seal(ROOT "/dev", SEALED | HC_MOUNT_ATTR_NOEXEC, HC_AT_RECURSIVE, err);
+    return result < 0 ? result : place_attributes(ROOT "/dev", SEALED | HC_MOUNT_ATTR_NOEXEC, HC_AT_RECURSIVE, err);
 }
 
 /* Host folders may lie below ROOT: they are opened, as detached mounts, before it is covered. */
@@ -201,30 +180,30 @@ static int open_hosts(const struct image_plan *plan, int *trees, struct hc_err *
             continue;
         trees[i] = hc_open_tree(AT_FDCWD, plan->host[i], HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
         if (trees[i] < 0)
-            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening %s", plan->host[i]);
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening %s", plan->host[i]);
     }
     return 0;
 }
 
 static int build_host(const struct image_plan *plan, const int *trees, struct hc_err *err)
 {
-    int result = make_folder(ROOT IMAGE_HOST, err);
+    int result = place_folder(ROOT IMAGE_HOST, 0755, err);
     for (size_t i = 0; i < plan->host_count && result == 0; i++) {
         char to[64];
         snprintf(to, sizeof to, "%s%s/%zu", ROOT, IMAGE_HOST, i);
         struct stat st;
         if (fstat(trees[i], &st) < 0)
-            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: looking at %s", plan->host[i]);
-        result = S_ISDIR(st.st_mode) ? make_folder(to, err) : make_file(to, "", err);
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "looking at %s", plan->host[i]);
+        result = S_ISDIR(st.st_mode) ? place_folder(to, 0755, err) : make_file(to, "", err);
         if (result < 0)
             return result;
         if (hc_move_mount(trees[i], "", AT_FDCWD, to, HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
-            return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: attaching %s", plan->host[i]);
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "attaching %s", plan->host[i]);
         /* Devices and set-uid programs of the host stay what they are on the host, and nothing here. What is allowed
          * for reading cannot be had writable, whatever is asked for later. */
         unsigned attributes =
             HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (plan->host_writable[i] ? 0 : HC_MOUNT_ATTR_RDONLY);
-        result = seal(to, attributes, HC_AT_RECURSIVE, err);
+        result = place_attributes(to, attributes, HC_AT_RECURSIVE, err);
     }
     return result;
 }
@@ -232,14 +211,14 @@ static int build_host(const struct image_plan *plan, const int *trees, struct hc
 static int enter_root(struct hc_err *err)
 {
     if (chdir(ROOT) < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering the new root");
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering the new root");
     if (hc_pivot_root(".", ".") < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: pivot_root");
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "pivot_root");
     if (umount2(".", MNT_DETACH) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: leaving the old root");
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "leaving the old root");
     if (chdir("/") < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "image: entering /");
-    return seal("/", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, 0, err);
+        return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering /");
+    return place_attributes("/", HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV, 0, err);
 }
 
 static int build_layout(struct hc_err *err)
@@ -251,7 +230,7 @@ static int build_layout(struct hc_err *err)
     for (size_t i = 0; i < sizeof folders / sizeof *folders && result == 0; i++) {
         char path[64];
         snprintf(path, sizeof path, "%s%s", ROOT, folders[i]);
-        result = make_folder(path, err);
+        result = place_folder(path, 0755, err);
     }
     for (size_t i = 0; i < sizeof top_folders / sizeof *top_folders && result == 0; i++) {
         char from[32], to[64];
@@ -267,23 +246,23 @@ static int build_layout(struct hc_err *err)
 static int place_usr(int tree, struct hc_err *err)
 {
     if (hc_move_mount(tree, "", AT_FDCWD, ROOT "/usr", HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: placing /usr");
-    return seal(ROOT "/usr", SEALED | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "placing /usr");
+    return place_attributes(ROOT "/usr", SEALED | HC_MOUNT_ATTR_NODEV, HC_AT_RECURSIVE, err);
 }
 
 static int mount_proc(struct hc_err *err)
 {
     if (mount("proc", ROOT "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0)
         return 0;
-    hc_fail_errno(err, HC_CLASS_HOST, errno, "image: mounting /proc");
+    hc_fail_errno(err, HC_CLASS_HOST, errno, "mounting /proc");
     return hc_err_remedy(err, "in a container, /proc must not be masked: run it with --security-opt "
                               "systempaths=unconfined or alike");
 }
 
-int image_build(const struct image_plan *plan, struct hc_err *err)
+static int build(const struct image_plan *plan, struct hc_err *err)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: making mounts private");
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "making mounts private");
     int trees[CELL_MAX_HOSTS];
     if (plan->host_count > CELL_MAX_HOSTS)
         return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "more than %d host folders", CELL_MAX_HOSTS);
@@ -292,9 +271,9 @@ int image_build(const struct image_plan *plan, struct hc_err *err)
         return result;
     hc_cleanup_fd int usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
     if (usr < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: opening /usr");
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening /usr");
     if (mount("hotcell", ROOT, "tmpfs", MS_NOSUID, "mode=0755,size=4m,nr_inodes=4096") < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "image: mounting a tmpfs");
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "mounting a tmpfs");
     result = build_layout(err);
     if (result == 0)
         result = place_usr(usr, err);
@@ -307,4 +286,10 @@ int image_build(const struct image_plan *plan, struct hc_err *err)
     if (result == 0)
         result = mount_proc(err);
     return result < 0 ? result : enter_root(err);
+}
+
+int image_build(const struct image_plan *plan, struct hc_err *err)
+{
+    int result = build(plan, err);
+    return result < 0 ? hc_err_context(err, "building the image") : 0;
 }

@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "cell/image.h"
+#include "cell/place.h"
 #include "kernel/sys.h"
 #include <dirent.h>
 #include <inttypes.h>
@@ -20,13 +21,6 @@
 #define ROOT IMAGE_CELL
 #define SCRATCH IMAGE_SCRATCH
 
-static int make_folder(const char *path, mode_t mode, struct hc_err *err)
-{
-    if (mkdir(path, mode) < 0 && errno != EEXIST)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", path);
-    return 0;
-}
-
 /* With its parents; `path` begins with ROOT. */
 static int make_folders(const char *path, struct hc_err *err)
 {
@@ -34,7 +28,7 @@ static int make_folders(const char *path, struct hc_err *err)
     snprintf(text, sizeof text, "%s/", path);
     for (char *slash = strchr(text + sizeof ROOT, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        int result = make_folder(text, 0755, err);
+        int result = place_folder(text, 0755, err);
         if (result < 0)
             return result;
         *slash = '/';
@@ -47,21 +41,6 @@ static const char *cell_path(const struct build *build, const char *path, char *
 {
     snprintf(text, size, "%s%s", build->own_root ? ROOT : "", path);
     return text;
-}
-
-static int bind_to(const char *from, const char *to, struct hc_err *err)
-{
-    if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "binding %s", from);
-    return 0;
-}
-
-static int set_attributes(const char *path, unsigned attributes, unsigned flags, struct hc_err *err)
-{
-    struct hc_mount_attr attr = {.attr_set = attributes};
-    if (hc_mount_setattr(AT_FDCWD, path, flags, &attr) < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "mount attributes of %s", path);
-    return 0;
 }
 
 /* The folders that a writable root gives to the guest, below /usr: enough to install into. Everything else there can be
@@ -84,7 +63,7 @@ int mounts_scratch(void *plan, struct hc_err *err)
     } folders[] = {
         {SCRATCH "/work", 0755}, {SCRATCH "/tmp", 01777}, {SCRATCH "/shm", 01777}, {SCRATCH "/tmp/.hotcell", 0755}};
     for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
-        int result = make_folder(folders[i].path, 0700, err);
+        int result = place_folder(folders[i].path, 0700, err);
         if (result < 0)
             return result;
         if (chmod(folders[i].path, folders[i].mode) < 0 || chown(folders[i].path, GUEST_UID, GUEST_UID) < 0)
@@ -108,7 +87,7 @@ int mounts_root(void *plan, struct hc_err *err)
     for (unsigned i = 0; i < sizeof folders / sizeof *folders; i++) {
         char path[64];
         snprintf(path, sizeof path, "%s/%s", ROOT, folders[i]);
-        int result = make_folder(path, 0755, err);
+        int result = place_folder(path, 0755, err);
         if (result < 0)
             return result;
     }
@@ -138,9 +117,9 @@ int mounts_top(void *plan, struct hc_err *err)
         if (length < 0 && errno == ENOENT)
             continue;
         if (length < 0) {
-            int result = make_folder(to, 0755, err);
+            int result = place_folder(to, 0755, err);
             if (result == 0)
-                result = bind_to(names[i], to, err);
+                result = place_bind(names[i], to, err);
             if (result < 0)
                 return result;
             continue;
@@ -156,14 +135,14 @@ static int prepare_upper(struct hc_err *err)
 {
     static const char *const layers[] = {SCRATCH "/upper", SCRATCH "/upper/usr", SCRATCH "/upper/work"};
     for (unsigned i = 0; i < sizeof layers / sizeof *layers; i++) {
-        int result = make_folder(layers[i], 0755, err);
+        int result = place_folder(layers[i], 0755, err);
         if (result < 0)
             return result;
     }
     for (int i = -1; i < (int)(sizeof writable_usr / sizeof *writable_usr); i++) {
         char path[128];
         snprintf(path, sizeof path, "%s/upper/usr/%s", SCRATCH, i < 0 ? "" : writable_usr[i]);
-        int result = make_folder(path, 0755, err);
+        int result = place_folder(path, 0755, err);
         if (result < 0)
             return result;
         if (chown(path, GUEST_UID, GUEST_UID) < 0)
@@ -239,14 +218,14 @@ static int build_writable_etc(struct hc_err *err)
             continue;
         }
         if (S_ISDIR(st.st_mode)) {
-            result = make_folder(to, 0755, err);
+            result = place_folder(to, 0755, err);
         } else {
             hc_cleanup_fd int fd = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
             if (fd < 0)
                 result = hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", to);
         }
         if (result == 0)
-            result = bind_to(from, to, err);
+            result = place_bind(from, to, err);
     }
     closedir(list);
     if (result == 0 && chown(ROOT "/etc", GUEST_UID, GUEST_UID) < 0)
@@ -261,16 +240,16 @@ int mounts_etc(void *plan, struct hc_err *err)
         return 0;
     if (build->spec->flags & CELL_WRITABLE_ROOT)
         return build_writable_etc(err);
-    return bind_to("/etc", ROOT "/etc", err);
+    return place_bind("/etc", ROOT "/etc", err);
 }
 
 int mounts_dev(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
     char path[64];
-    int result = build->own_root ? bind_to("/dev", ROOT "/dev", err) : 0;
+    int result = build->own_root ? place_bind("/dev", ROOT "/dev", err) : 0;
     if (result == 0)
-        result = bind_to(SCRATCH "/shm", cell_path(build, "/dev/shm", path, sizeof path), err);
+        result = place_bind(SCRATCH "/shm", cell_path(build, "/dev/shm", path, sizeof path), err);
     if (result == 0 && (build->spec->flags & CELL_TERMINAL) &&
         mount("devpts", cell_path(build, "/dev/pts", path, sizeof path), "devpts", MS_NOSUID | MS_NOEXEC,
               "newinstance,ptmxmode=0666,mode=0620") < 0)
@@ -331,8 +310,8 @@ int mounts_proc(void *plan, struct hc_err *err)
     int result = limit_shares(build, err);
     snprintf(path, sizeof path, "%s/sys", proc);
     if (result == 0)
-        result = bind_to(path, path, err);
-    return result < 0 ? result : set_attributes(path, HC_MOUNT_ATTR_RDONLY, HC_AT_RECURSIVE, err);
+        result = place_bind(path, path, err);
+    return result < 0 ? result : place_attributes(path, HC_MOUNT_ATTR_RDONLY, HC_AT_RECURSIVE, err);
 }
 
 int mounts_work(void *plan, struct hc_err *err)
@@ -342,9 +321,9 @@ int mounts_work(void *plan, struct hc_err *err)
     char path[PATH_MAX];
     int result = build->own_root ? make_folders(cell_path(build, work, path, sizeof path), err) : 0;
     if (result == 0)
-        result = bind_to(SCRATCH "/work", cell_path(build, work, path, sizeof path), err);
+        result = place_bind(SCRATCH "/work", cell_path(build, work, path, sizeof path), err);
     if (result == 0)
-        result = bind_to(SCRATCH "/tmp", cell_path(build, "/tmp", path, sizeof path), err);
+        result = place_bind(SCRATCH "/tmp", cell_path(build, "/tmp", path, sizeof path), err);
     static const char *const names[] = {"/workspace", "/sandbox"};
     for (unsigned i = 0; result == 0 && build->own_root && i < sizeof names / sizeof *names; i++)
         if (symlink(work, cell_path(build, names[i], path, sizeof path)) < 0 && errno != EEXIST)
@@ -412,7 +391,7 @@ int mounts_seal(void *plan, struct hc_err *err)
     unsigned attributes = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV;
     if (!(build->spec->flags & CELL_WRITABLE_ROOT))
         attributes |= HC_MOUNT_ATTR_RDONLY;
-    return set_attributes(ROOT, attributes, 0, err);
+    return place_attributes(ROOT, attributes, 0, err);
 }
 
 int mounts_pivot(void *plan, struct hc_err *err)

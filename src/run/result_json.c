@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "run/diagnose.h"
+#include "run/isolation.h"
 #include "text/base64.h"
 #include "text/json.h"
 #include <stdio.h>
@@ -241,15 +242,13 @@ static json_t *diagnosis_of(const struct result *result)
 
 static json_t *isolation_of(const struct result *result)
 {
-    static const char *const words[] = {"user",   "mount",  "pid", "net",  "ipc",     "uts",
-                                        "cgroup", "memory", "cpu", "pids", "seccomp", "landlock"};
     bool full = (result->isolation & ISOLATION_ALL) == ISOLATION_ALL && !result->weak;
     struct writer object = object_begin();
     json_t *layers = json_array();
 
-    _Static_assert(1 << (sizeof(words) / sizeof(words[0])) == ISOLATION_ALL + 1, "a word for each layer");
-    for (unsigned bit = 0; bit < sizeof(words) / sizeof(words[0]); bit++)
-        if (result->isolation & 1U << bit && json_array_append_new(layers, json_string(words[bit])) != 0)
+    for (unsigned bit = 0; bit < ISOLATION_LAYERS; bit++)
+        if (result->isolation & 1U << bit &&
+            json_array_append_new(layers, json_string(isolation_layer_words[bit])) != 0)
             object.failed = true;
     put(&object, "level", json_string(full ? "full" : "weak"));
     put(&object, "layers", layers);
