@@ -23,11 +23,11 @@
 #include <stddef.h>
 
 #define IMAGE_OWN "/.hotcell"
-#define IMAGE_CELL IMAGE_OWN "/cell"       /* where a cell's own root is put together */
-#define IMAGE_SCRATCH IMAGE_OWN "/scratch" /* where its writable space is mounted first */
-#define IMAGE_EMPTY IMAGE_OWN "/empty"     /* a folder, to cover others with */
-#define IMAGE_NOTHING IMAGE_OWN "/nothing" /* a file, likewise */
-#define IMAGE_HOST IMAGE_OWN "/host" /* /0, /1 …: host folders that the operator allows and a request asks for */
+#define IMAGE_CELL "/.hotcell/cell"       /* where a cell's own root is put together */
+#define IMAGE_SCRATCH "/.hotcell/scratch" /* where its writable space is mounted first */
+#define IMAGE_EMPTY "/.hotcell/empty"     /* a folder, to cover others with */
+#define IMAGE_NOTHING "/.hotcell/nothing" /* a file, likewise */
+#define IMAGE_HOST "/.hotcell/host"       /* /0, /1 …: host folders that the operator allows and a request asks for */
 
 struct image_plan {
     char *const *etc; /* entries relative to /etc; a last component may end in '*' */
