@@ -131,7 +131,8 @@ def started(watch, *options, script=""):
     """A hotcell whose guest is certainly running, with the processes that belong to it."""
     word = cells.token()
     process = watch.start(*options, "--", "/bin/sh", "-c", LINGER.format(word) + script + "sleep 1000")
-    if not cells.until(lambda: len(cells.guests_with(word)) >= 3, within=10):
+    cells.until(lambda: len(cells.guests_with(word)) >= 3 or process.poll() is not None, within=10)
+    if len(cells.guests_with(word)) < 3:
         process.kill()
         raise AssertionError(f"the guest did not start: {process.communicate()}")
     return process, cells.tree_of(process.pid), word

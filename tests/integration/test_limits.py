@@ -561,7 +561,8 @@ def a_run_that_waits(*arguments, script="while :; do sleep 1; done"):
     word = cells.token()
     process = cells.start(*arguments, "--", "/bin/sh", "-c", script, word)
     try:
-        found = cells.until(lambda: cells.guests_with(word), within=10)
+        cells.until(lambda: cells.guests_with(word) or process.poll() is not None, within=10)
+        found = cells.guests_with(word)
         assert found, "the program did not start"
         yield found[0]
     finally:

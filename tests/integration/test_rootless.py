@@ -260,14 +260,33 @@ def test_with_delegation_the_limits_hold(make_user, kind):
 
 
 @delegation_only
-def test_with_delegation_many_runs_one_after_the_other_and_at_a_time(make_user):
+def test_with_delegation_many_runs_one_after_the_other(make_user):
     user = make_user(delegated=True)
-    for _ in range(3):
-        assert user.run("--", "/bin/true").status == "completed"
+    for _ in range(4):
+        run = user.run("--", "/bin/true")
+        assert run.status == "completed" and run.isolation["layers"] == cells.machine_layers(), run
+    user.assert_clean()
+
+
+@delegation_only
+def test_with_delegation_runs_at_a_time_are_whole_or_refused(make_user):
+    """Version 2 lets nobody divide a group that others are in, so one may be refused there; none may run with less than it says."""
+    user = make_user(delegated=True)
+    weak = ["--allow-weak"] if cells.machine_is_weak() else []
     begin = time.monotonic()
-    words = [user.program, "run", "--json", *(["--allow-weak"] if cells.machine_is_weak() else []), "--", "/bin/true"]
-    runs = [cells.finish(process, begin) for process in [user.start(*words) for _ in range(4)]]
-    assert [run.exit for run in runs] == [0] * 4, runs
+    started = []
+    for _ in range(4):
+        try:
+            started.append(user.start(user.program, "run", "--json", *weak, "--", "/bin/true"))
+        except subprocess.SubprocessError:  # the group is divided already, and a process cannot be put into it from outside
+            assert not cells.cgroup_mounts().keys() & CONTROLLER_LAYERS
+    runs = [cells.finish(process, begin) for process in started]
+    for run in runs:
+        if run.exit == 0:
+            assert run.isolation["layers"] == cells.machine_layers() or weak, run
+        else:
+            assert run.exit == 125 and not cells.cgroup_mounts().keys() & CONTROLLER_LAYERS, run
+    assert any(run.exit == 0 for run in runs), runs
     user.assert_clean()
 
 
