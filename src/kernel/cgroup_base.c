@@ -10,6 +10,7 @@
 #include "kernel/cgroup.h"
 
 #include "base/fd.h"
+#include "kernel/cgroup_find.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +25,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CGROUP2_MAGIC = 0x63677270, CGROUP1_MAGIC = 0x27e0eb };
-
 static const char prefix[] = "hotcell-";
 
 struct cgroup_keeper {
@@ -35,86 +34,6 @@ struct cgroup_keeper {
     int warden;               /* base/warden, version 2 */
     bool stepped_aside;       /* our own process is in base/caller */
 };
-
-/* ---- what is there ---- */
-
-struct hierarchy {
-    char mount[PATH_MAX];
-    char own[PATH_MAX]; /* our own group's path below the mount */
-    bool found;
-};
-
-/* One line of /proc/self/mountinfo: "36 35 0:31 /root /mount opts - type source superopts". */
-static void note_mount(char *line, struct hierarchy *found)
-{
-    char *fields[6], *save = NULL;
-    char *tail = strstr(line, " - ");
-    if (!tail)
-        return;
-    *tail = '\0';
-    char *type = strtok_r(tail + 3, " \n", &save);
-    strtok_r(NULL, " \n", &save);
-    char *super = strtok_r(NULL, "\n", &save);
-    if (!type || !super || strncmp(type, "cgroup", 6) != 0)
-        return;
-    int count = 0;
-    for (char *word = strtok_r(line, " ", &save); word && count < 6; word = strtok_r(NULL, " ", &save))
-        fields[count++] = word;
-    if (count < 5)
-        return;
-    static const char *const controllers[CGROUP_SLOTS] = {NULL, "memory", "cpu", "pids", "cpuacct"};
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        bool match = slot == CGROUP_UNIFIED && strcmp(type, "cgroup2") == 0;
-        if (slot != CGROUP_UNIFIED && strcmp(type, "cgroup") == 0) {
-            char options[256];
-            snprintf(options, sizeof options, "%s", super);
-            char *inner = NULL;
-            for (char *word = strtok_r(options, ",", &inner); word; word = strtok_r(NULL, ",", &inner))
-                match = match || strcmp(word, controllers[slot]) == 0;
-        }
-        if (!match || found[slot].found)
-            continue;
-        found[slot].found = true;
-        snprintf(found[slot].mount, sizeof found[slot].mount, "%s", fields[4]);
-    }
-}
-
-/* One line of /proc/self/cgroup: "4:memory:/path" or "0::/path". */
-static void note_own(char *line, struct hierarchy *found)
-{
-    char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!path)
-        return;
-    *path++ = '\0';
-    controllers++;
-    path[strcspn(path, "\n")] = '\0';
-    static const char *const words[CGROUP_SLOTS] = {"", "memory", "cpu", "pids", "cpuacct"};
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        bool match = slot == CGROUP_UNIFIED && *controllers == '\0';
-        if (slot != CGROUP_UNIFIED) {
-            char list[256], *save = NULL;
-            snprintf(list, sizeof list, "%s", controllers);
-            for (char *word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save))
-                match = match || strcmp(word, words[slot]) == 0;
-        }
-        if (match)
-            snprintf(found[slot].own, sizeof found[slot].own, "%s", strstr(path, "/..") ? "/" : path);
-    }
-}
-
-static int each_line(const char *path, void (*note)(char *, struct hierarchy *), struct hierarchy *found)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return -errno;
-    char *line = NULL;
-    size_t size = 0;
-    while (getline(&line, &size, file) > 0)
-        note(line, found);
-    free(line);
-    fclose(file);
-    return 0;
-}
 
 static int open_group(const struct hierarchy *hierarchy, const char *path)
 {
@@ -449,8 +368,7 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(keeper->name, sizeof keeper->name, "%s%d-%llx", prefix, (int)getpid(),
              ((unsigned long long)now.tv_sec << 20 | (unsigned long long)now.tv_nsec >> 10) & 0xffffffffffULL);
-    each_line("/proc/self/mountinfo", note_mount, found);
-    each_line("/proc/self/cgroup", note_own, found);
+    cgroup_find(found);
 
     int result = -ENOENT;
     bool v1 = found[CGROUP_MEMORY].found || found[CGROUP_CPU].found || found[CGROUP_PIDS].found;
