@@ -156,3 +156,17 @@ void hc_err_clear(struct hc_err *err)
     if (err != NULL)
         memset(err, 0, sizeof *err);
 }
+
+enum hc_class hc_class_of(int code, enum hc_class otherwise)
+{
+    switch (code) {
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case ENOSPC:
+    case EIO:
+        return HC_CLASS_HOST;
+    default:
+        return otherwise;
+    }
+}

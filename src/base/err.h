@@ -35,6 +35,8 @@ struct hc_class_info {
 };
 
 const struct hc_class_info *hc_class_info(enum hc_class class);
+/* The class of a failure that is `otherwise` the given one: running out of memory, fds or disk is the host's. */
+enum hc_class hc_class_of(int code, enum hc_class otherwise);
 
 /* Fill *err and return -code. err may be NULL. The first error wins: a filled struct is replaced only after
  * hc_err_clear. */

@@ -84,6 +84,18 @@ static uint64_t cpu_period(uint64_t milli)
     return milli < 50 ? 1000000 : 100000;
 }
 
+/* Docker's shares have 1024 as the ordinary value, weights have 100. */
+static int put_weight(int dir, uint64_t shares, struct hc_err *err)
+{
+    uint64_t weight = shares * 100 / 1024;
+    return put_number(dir, "cpu.weight", weight < 1 ? 1 : weight > 10000 ? 10000 : weight, err);
+}
+
+static int put_shares(int dir, uint64_t shares, struct hc_err *err)
+{
+    return shares == 1024 ? 0 : put_number(dir, "cpu.shares", shares < 2 ? 2 : shares, err);
+}
+
 static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *limits, struct hc_err *err)
 {
     int result = 0;
@@ -101,10 +113,8 @@ static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *l
         if (limits->cpu_milli)
             snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64, limits->cpu_milli * period / 1000, period);
         result = put(dir, "cpu.max", text, err);
-        /* Docker's shares have 1024 as the ordinary value, weights have 100. */
-        uint64_t weight = limits->cpu_shares * 100 / 1024;
         if (result == 0)
-            result = put_number(dir, "cpu.weight", weight < 1 ? 1 : weight > 10000 ? 10000 : weight, err);
+            result = put_weight(dir, limits->cpu_shares, err);
     }
     if (result == 0 && (controllers & CGROUP_HAS_PIDS)) {
         if (limits->pids)
@@ -130,8 +140,8 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
             if (result == 0)
                 result = put_number(cpu, "cpu.cfs_quota_us", limits->cpu_milli * period / 1000, err);
         }
-        if (result == 0 && limits->cpu_shares != 1024)
-            result = put_number(cpu, "cpu.shares", limits->cpu_shares < 2 ? 2 : limits->cpu_shares, err);
+        if (result == 0)
+            result = put_shares(cpu, limits->cpu_shares, err);
     }
     if (result == 0 && pids >= 0 && limits->pids)
         result = put_number(pids, "pids.max", limits->pids, err);
@@ -147,6 +157,16 @@ int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, con
     else if (base->mode != CGROUP_NONE)
         result = limit_v1(group, limits, err);
     return result < 0 ? hc_err_context(err, "control group %s", group->name) : 0;
+}
+
+int cgroup_weigh(const struct cgroup_base *base, uint64_t cpu_shares, struct hc_err *err)
+{
+    int result = 0;
+    if (base->mode == CGROUP_V2)
+        result = put_weight(base->dir[CGROUP_UNIFIED], cpu_shares, err);
+    else if (base->dir[CGROUP_CPU] >= 0)
+        result = put_shares(base->dir[CGROUP_CPU], cpu_shares, err);
+    return result;
 }
 
 int cgroup_clone_fd(const struct cgroup *group)

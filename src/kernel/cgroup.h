@@ -70,6 +70,8 @@ int cgroup_warden_fd(const struct cgroup_keeper *keeper);
 int cgroup_create(const struct cgroup_base *base, const char *name, struct cgroup *group, struct hc_err *err);
 int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, const struct cgroup_limits *limits,
                  struct hc_err *err);
+/* The weight of the whole base among its neighbours. */
+int cgroup_weigh(const struct cgroup_base *base, uint64_t cpu_shares, struct hc_err *err);
 /* For clone3(CLONE_INTO_CGROUP); -1 where there is no version 2. */
 int cgroup_clone_fd(const struct cgroup *group);
 /* Called by the child itself, single-threaded, before it gives up its uid: the version 1 part of joining. */

@@ -141,6 +141,8 @@ static int give(int dir, int slot, uid_t owner, gid_t group)
         return -errno;
     if (slot == CGROUP_UNIFIED && fchownat(dir, "cgroup.procs", owner, group, 0) < 0)
         return -errno;
+    if (slot == CGROUP_CPU && fchownat(dir, "cpu.shares", owner, group, 0) < 0)
+        return -errno;
     return 0;
 }
 
@@ -273,6 +275,8 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
         result = step_aside(base, keeper);
     if (result == 0)
         result = hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "+memory +cpu +pids");
+    if (result == 0 && owner != (uid_t)-1 && fchownat(base->dir[CGROUP_UNIFIED], "cpu.weight", owner, group, 0) < 0)
+        result = -errno;
     if (result < 0) {
         snprintf(base->why, sizeof base->why, "cannot make control groups in %.120s: %.40s%s",
                  found[CGROUP_UNIFIED].own, strerror(-result), crowded ? " (other processes are in it)" : "");

@@ -229,7 +229,8 @@ static int take_file(struct config *config, const struct source *source, bool mu
     if (fd < 0 && !must_exist && (errno == ENOENT || errno == ENOTDIR))
         return 0;
     if (fd < 0)
-        return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "cannot read the configuration file %s", source->path);
+        return hc_fail_errno(err, hc_class_of(errno, HC_CLASS_REQUEST), errno, "cannot read the configuration file %s",
+                             source->path);
     int rc = check_trust(fd, source->path, err);
     if (rc < 0)
         return rc;
@@ -239,7 +240,8 @@ static int take_file(struct config *config, const struct source *source, bool mu
     if (rc == -EFBIG)
         return hc_fail(err, HC_CLASS_REQUEST, EFBIG, "%s is larger than %d bytes", source->path, FILE_LIMIT);
     if (rc < 0)
-        return hc_fail_errno(err, HC_CLASS_REQUEST, -rc, "cannot read the configuration file %s", source->path);
+        return hc_fail_errno(err, hc_class_of(-rc, HC_CLASS_REQUEST), -rc, "cannot read the configuration file %s",
+                             source->path);
     return take_document(config, source, text, length, err);
 }
 

@@ -407,6 +407,8 @@ void plan_job_limits(const struct limits *limits, struct job_limits *out)
         .wall = limits->value[LIMIT_TIMEOUT],
         .cpu_time = limits->value[LIMIT_CPU_TIME],
         .files_open = limits->value[LIMIT_FILES_OPEN],
-        .file_size = limits->value[LIMIT_DISK],
+        /* Larger than what fits, so that a full disk is ENOSPC, as programs expect, and only a sparse file ends here.
+         */
+        .file_size = limits->value[LIMIT_DISK] + (1 << 20),
     };
 }

@@ -116,6 +116,12 @@ static void gather(struct held_job *job, const siginfo_t *info, const struct rus
         /* The first group holds pid 1 of the cell as well, which is ours. */
         facts->pids_peak = less(stats.pids_peak, job->group == &job->cell->cell.group ? 1 : 0);
     }
+    /* Without a controller RLIMIT_CPU stands in, for each process: the signal is its, and wait4 says that the time was
+     * used. */
+    uint64_t cpu_time = job->spec.limits.cpu_time;
+    if (cpu_time && !(base->controllers & CGROUP_HAS_CPU) && job->end == JOB_EXITED && facts->cpu + 10000 >= cpu_time &&
+        (facts->signal == SIGXCPU || facts->signal == SIGKILL))
+        job->end = JOB_CPU_TIME;
     facts->oom_kills = stats.oom_kills;
     facts->pids_denied = stats.pids_denied;
     /* Proven by the counter, also when the process that the kernel chose was not the main one. */
@@ -143,13 +149,22 @@ static void read_report(struct held_job *job)
     job->report = hc_close(job->report);
 }
 
+static void on_deadline(struct hc_loop *loop, void *data);
+
 static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
-    (void)loop, (void)fd, (void)events;
+    (void)fd, (void)events;
     struct held_job *job = data;
     read_report(job);
     if (job->err.code)
         return; /* its end follows at once */
+    if (job->deadline &&
+        job->exec_at) { /* the program has its whole time: entering the cell and unpacking files was ours */
+        hc_timer_remove(job->deadline);
+        job->deadline = hc_loop_timer(loop, job->exec_at + job->spec.limits.wall, on_deadline, job);
+        if (!job->deadline)
+            job_end(job, JOB_TIMED_OUT);
+    }
     struct warden_message message = {.type = WARDEN_JOB_STARTED, .cell = job->cell->id, .job = job->id};
     message.facts.started_at = job->exec_at;
     warden_say(job->cell->warden, &message);
@@ -272,6 +287,8 @@ static int choose_group(struct held_job *job, struct hc_err *err)
         job->group = group;
     }
     int result = cgroup_limit(base, job->group, &limits, err);
+    if (result == 0 && job->spec.final) /* alone in its base, which is what competes with other hotcells */
+        result = cgroup_weigh(base, limits.cpu_shares, err);
     if (result < 0)
         return result;
     if (job->group == &cell->cell.group) /* its builder was counted there */

@@ -627,7 +627,7 @@ def test_usage_is_the_kernels_count_of_the_whole_run():
     """Compared with what the program itself measured: itself and its children, who did all the work."""
     run = work(2, 0.5, "--cpus", "2")
     usage, inside = run.usage, 1000 * float(run.stdout)
-    assert inside >= 1000 and usage["wall_ms"] >= 500
+    assert inside >= 950 and usage["wall_ms"] >= 500  # the program counts in clock ticks of 10 ms
     assert 0.9 * inside <= usage["cpu_ms"] <= 1.3 * inside + 20 * SLOW, (usage, inside)
     assert abs(usage["user_ms"] + usage["system_ms"] - usage["cpu_ms"]) <= max(20, 0.1 * usage["cpu_ms"])
     if "pids" in cells.controllers():
