@@ -31,8 +31,10 @@ static int run(hc_engine *engine, const char *code)
     hc_error *error = NULL;
     int exit_code;
 
-    if (!request)
+    if (!request) {
+        fputs("run: out of memory\n", stderr);
         return 125;
+    }
     hc_request_on_output(request, show, stdout);
     if (hc_request_set(request, "language", "python", &error) < 0 ||
         hc_request_set(request, "code", code, &error) < 0 ||

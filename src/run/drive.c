@@ -66,7 +66,8 @@ static void send_message(struct drive *drive, struct warden_message *message, co
     message->protocol = WARDEN_PROTOCOL;
     message->cell = drive->cell;
     int result = hc_send_fds(drive->warden, message, sizeof *message, fds, count);
-    if (result < 0)
+    /* A warden that is gone has left its reason, or its end of file, to be read. */
+    if (result < 0 && result != -EPIPE && result != -ECONNRESET)
         fail(drive, -result, "talking to the warden");
 }
 
@@ -331,7 +332,8 @@ static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
     struct warden_message message;
     size_t count = 0;
     ssize_t size = hc_recv_fds(fd, &message, sizeof message, NULL, 0, &count);
-    if (size == -EAGAIN || size == -EINTR)
+    /* A reset is reported once, before what was sent before it: unix(7). */
+    if (size == -EAGAIN || size == -EINTR || size == -ECONNRESET)
         return;
     if (size != (ssize_t)sizeof message || message.protocol != WARDEN_PROTOCOL) {
         fail(drive, size < 0 ? (int)-size : EPIPE, "the warden died");

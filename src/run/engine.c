@@ -299,7 +299,7 @@ int engine_greet(hc_engine *engine, struct hc_err *err)
     ssize_t size;
     do
         size = hc_recv_fds(engine->keeper.socket, &message, sizeof message, NULL, 0, &count);
-    while (size == -EINTR);
+    while (size == -EINTR || size == -ECONNRESET);
     if (size != (ssize_t)sizeof message || message.type != WARDEN_HELLO)
         return hc_fail(err, HC_CLASS_OURS, EPIPE, "the warden died before it said anything");
     return take_greeting(engine, &message, err);

@@ -197,7 +197,7 @@ static void leave_client(struct start *start)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null >= 0; fd++)
         dup2(null, fd);
-    int ends[2] = {fcntl(start->client, F_DUPFD_CLOEXEC, 500), fcntl(start->warden, F_DUPFD_CLOEXEC, 500)};
+    int ends[2] = {fcntl(start->client, F_DUPFD_CLOEXEC, 5), fcntl(start->warden, F_DUPFD_CLOEXEC, 5)};
     start->client = dup3(ends[0], 3, O_CLOEXEC);
     start->warden = dup3(ends[1], 4, O_CLOEXEC);
     hc_close_range(5, ~0U, 0);

@@ -75,10 +75,25 @@ static bool subordinate(const char *path, const char *name, uid_t uid, uint64_t 
     return found;
 }
 
+/* Root of a user namespace (a container's, say) has only the uids that were mapped there, and our ranges are not among
+ * them. */
+static bool has_every_uid(void)
+{
+    char text[256];
+    unsigned inside, outside, count;
+    char *save = NULL;
+    if (hc_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text) <= 0)
+        return false;
+    inside = (unsigned)strtoul(text, &save, 10);
+    outside = (unsigned)strtoul(save, &save, 10);
+    count = (unsigned)strtoul(save, NULL, 10);
+    return inside == 0 && outside == 0 && count == UINT32_MAX;
+}
+
 int uids_plan(uint64_t base, uint64_t count, struct uid_plan *plan, struct hc_err *err)
 {
     plan->lock = -1;
-    if (geteuid() == 0) {
+    if (geteuid() == 0 && (base != 0 || has_every_uid())) {
         if (base == 0)
             return pick_range(plan, err);
         *plan = (struct uid_plan){UIDS_RANGE, base, base, count ? count : BLOCK, -1};
