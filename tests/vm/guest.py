@@ -1,12 +1,29 @@
 """Runs inside the test machine: pytest on what the host asked for, one line a test, and the counts to the second serial port."""
 
 import json
+import os
 import pathlib
+import subprocess
 import time
 
 import pytest
 
 RESULTS = pathlib.Path("/dev/ttyS1")
+LANGUAGES = "test_languages.py"
+
+
+def missing_languages():
+    listed = subprocess.run([os.environ["HOTCELL"], "languages", "--json"], capture_output=True, text=True, check=True).stdout
+    return {language["name"] for language in json.loads(listed) if not language["available"]}
+
+
+def of_language(item, names):
+    """Whether a test of test_languages.py is about one of these: by its parameters, or by its own name. One is about all of them."""
+    if item.path.name != LANGUAGES or not names:
+        return False
+    values = getattr(getattr(item, "callspec", None), "params", {}).values()
+    return bool(names & {str(value) for value in values} or names & set(item.originalname.split("_"))
+                or "all_fifteen" in item.originalname)
 
 
 class Report:
@@ -22,7 +39,14 @@ class Report:
     def pytest_configure(self, config):
         config.pluginmanager.unregister(name="terminalreporter")
 
-    def pytest_collection_modifyitems(self, items):
+    def pytest_collection_modifyitems(self, config, items):
+        """Languages that are not in the image have no tests here; on the host a missing one is a failure."""
+        missing = missing_languages() if any(item.path.name == LANGUAGES for item in items) else set()
+        left_out = [item for item in items if of_language(item, missing)]
+        if left_out:
+            print(f"vm: {len(left_out)} tests left out: {', '.join(sorted(missing))} are not in the image", flush=True)
+            items[:] = [item for item in items if item not in left_out]
+            config.hook.pytest_deselected(items=left_out)
         self.collected = len(items)
 
     def pytest_collectreport(self, report):

@@ -13,15 +13,17 @@ import shutil
 import stat
 import subprocess
 
-# What the machine and the tests themselves need, and what the whole form adds for the languages' sake.
+# What the machine and the tests themselves need, and what the whole form adds for the languages and the attack suite.
 BASE = ("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "mawk", "grep", "hostname", "kmod", "libc-bin", "mount", "passwd",
         "perl-base", "procps", "python3", "python3-pytest", "sed", "tar", "uidmap", "util-linux")
-LANGUAGES = ("gcc", "g++", "libc6-dev", "lua5.4", "make", "nodejs", "perl", "php-cli", "ruby")
+LANGUAGES = ("gcc", "g++", "libc6-dev", "lua5.4", "make", "nodejs", "perl", "php-cli", "ruby", "strace", "stress-ng",
+             "tzdata", "dpkg")
 OPTIONAL = {"gawk", "mawk"}
 
-LEFT_OUT = re.compile(r"^/usr/share/(doc|man|info|locale|lintian|bug|zoneinfo|i18n|ri|nodejs/.*/docs)/|^/usr/include/node/|^/var/"
+LEFT_OUT = re.compile(r"^/usr/share/(doc|man|info|locale|lintian|bug|i18n|ri|nodejs/.*/docs)/|^/usr/include/node/|^/var/"
                       r"|^/usr/lib/python3(\.11)?/(idlelib|lib2to3|test|ensurepip)/|^/etc/(init\.d|cron|rc|systemd|default)")
-ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group")
+ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
+       "/var/lib/dpkg/status")
 FOLDERS = ("dev", "proc", "sys", "run", "tmp", "mnt", "root", "var/tmp", "var/lib", "etc", "home")
 
 
@@ -110,8 +112,11 @@ def copy_tree(source, staging, build):
             shutil.copy2(item, target / "build" / item.name, follow_symlinks=False)
     if (build / "tests").is_dir():
         shutil.copytree(build / "tests", target / "build/tests", symlinks=True, ignore=shutil.ignore_patterns("*.p", "*.o", "fuzz*"))
+    for item in source.iterdir():
+        if item.is_file():
+            shutil.copy2(item, target / item.name)
     ignore = shutil.ignore_patterns("__pycache__", ".pytest_cache", "corpus")
-    for folder in ("languages", "tests", "include"):
+    for folder in ("languages", "tests", "include", "src", "examples", "docs", "tools", "packaging"):
         if (source / folder).is_dir():
             shutil.copytree(source / folder, target / folder, symlinks=True, ignore=ignore)
 
@@ -136,6 +141,7 @@ def make(path, source, build, kernel_version, plans, full):
         raise ImageError("the image needs packages that are not installed: apt-get install " + " ".join(missing))
     paths = package_files(packages)
     programs = [build / "hotcell", *build.glob("libhotcell.so*")]
+    # The package list is what tells the version of a program that does not tell it itself.
     paths |= set(alternatives_of(paths)) | set(libraries_of(programs)) | set(ETC)
     listed = "\0".join(sorted(p[1:] for p in paths if os.path.lexists(p)))
     pack = subprocess.Popen(["tar", "-C", "/", "--null", "--no-recursion", "-T", "-", "-cf", "-"], stdin=subprocess.PIPE,
