@@ -16,6 +16,7 @@
 #include "kernel/sys.h"
 #include "warden/hosts.h"
 #include "warden/uids.h"
+#include <grp.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <stdio.h>
@@ -55,29 +56,79 @@ static int open_programs(struct start *start, struct hc_err *err)
     return 0;
 }
 
+/* From an fd of a folder one can climb, by "..", to the root of the host. So the warden gets each base as a mount of
+ * its own, which has no above. */
+static int detach_groups(const struct start *start, int *trees, struct hc_err *err)
+{
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
+        trees[slot] = -1;
+        if (start->cgroups.dir[slot] < 0)
+            continue;
+        char link[32], path[PATH_MAX];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", start->cgroups.dir[slot]);
+        ssize_t length = readlink(link, path, sizeof path - 1);
+        path[length < 0 ? 0 : length] = '\0';
+        trees[slot] = hc_open_tree(AT_FDCWD, path, HC_OPEN_TREE_CLONE | O_CLOEXEC);
+        struct stat here, there;
+        if (trees[slot] < 0 || fstat(trees[slot], &here) < 0 || fstat(start->cgroups.dir[slot], &there) < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "detaching the control group %s", path);
+        if (here.st_dev != there.st_dev || here.st_ino != there.st_ino)
+            return hc_fail(err, HC_CLASS_HOST, EIO, "%s is not our control group", path);
+    }
+    return 0;
+}
+
+/* By their numbers (proto.h), and nothing else. */
+static int place_fds(const struct start *start, const int *trees, struct hc_err *err)
+{
+    int wanted[WARDEN_FIRST_FREE_FD + 1];
+    for (int fd = 0; fd <= WARDEN_FIRST_FREE_FD; fd++)
+        wanted[fd] = -1;
+    wanted[WARDEN_CLIENT_FD] = start->warden;
+    wanted[WARDEN_SETUP_FD] = start->setup[1];
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        wanted[WARDEN_CGROUP_FD + slot] = trees[slot];
+    wanted[WARDEN_FIRST_FREE_FD] = start->program;
+    for (int fd = 3; fd <= WARDEN_FIRST_FREE_FD; fd++) /* out of each other's way first */
+        if (wanted[fd] >= 0 && (wanted[fd] = fcntl(wanted[fd], F_DUPFD_CLOEXEC, WARDEN_FIRST_FREE_FD + 1)) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "moving fds");
+    for (int fd = 3; fd <= WARDEN_FIRST_FREE_FD; fd++) {
+        if (wanted[fd] < 0)
+            close(fd);
+        else if (dup3(wanted[fd], fd, fd == WARDEN_FIRST_FREE_FD ? O_CLOEXEC : 0) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "placing fds");
+    }
+    if (hc_close_range(WARDEN_FIRST_FREE_FD + 1, ~0U, 0) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "closing fds");
+    return 0;
+}
+
 /* In the new namespaces. Returns only when it failed. */
 static int become_warden(struct start *start, int gate, struct hc_err *err)
 {
     char byte;
     if (read(gate, &byte, 1) != 1)
         return hc_fail(err, HC_CLASS_OURS, EPIPE, "the keeper went away");
+    if (start->uids.source != UIDS_SINGLE && setgroups(0, NULL) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "leaving supplementary groups");
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming root of the user namespace");
     /* The caller's session keyring stays the caller's. A kernel without keyrings has none to inherit. */
     if (syscall(SYS_keyctl, 1 /* KEYCTL_JOIN_SESSION_KEYRING */, NULL) < 0 && errno != ENOSYS)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "leaving the session keyring");
-    int result = image_build(&start->image, err);
+    int trees[CGROUP_SLOTS];
+    int result = detach_groups(start, trees, err);
+    if (result == 0)
+        result = image_build(&start->image, err);
     if (result < 0)
         return result;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "parent-death signal");
-    int program = fcntl(start->program, F_DUPFD_CLOEXEC, 10), socket = fcntl(start->warden, F_DUPFD_CLOEXEC, 10);
-    int setup = fcntl(start->setup[1], F_DUPFD_CLOEXEC, 10);
-    if (program < 0 || socket < 0 || setup < 0 || dup2(socket, 3) < 0 || dup2(setup, 4) < 0 ||
-        dup3(program, 5, O_CLOEXEC) < 0 || hc_close_range(6, ~0U, 0) < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "placing fds");
+    result = place_fds(start, trees, err);
+    if (result < 0)
+        return result;
     char *argv[] = {"hotcell-warden", NULL}, *envp[] = {NULL};
-    syscall(SYS_execveat, 5, "", argv, envp, AT_EMPTY_PATH);
+    syscall(SYS_execveat, WARDEN_FIRST_FREE_FD, "", argv, envp, AT_EMPTY_PATH);
     return hc_fail_errno(err, HC_CLASS_OURS, errno, "starting hotcell-warden");
 }
 
@@ -97,17 +148,14 @@ static int send_setup(const struct start *start, int spare_net, struct hc_err *e
     /* Not an error: what HELLO tells the client about limits that cannot be held here. */
     snprintf(message.err.message, sizeof message.err.message, "%s", start->cgroups.why);
     snprintf(message.err.remedy, sizeof message.err.remedy, "%s", start->cgroups.remedy);
-    int fds[2 + CGROUP_SLOTS] = {start->init};
+    int fds[2] = {start->init};
     size_t count = 1;
     if (spare_net >= 0)
         fds[count++] = spare_net;
     message.setup.spare_net = spare_net >= 0;
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        if (start->cgroups.dir[slot] < 0)
-            continue;
-        message.setup.cgroup_slots |= 1u << slot;
-        fds[count++] = start->cgroups.dir[slot];
-    }
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        if (start->cgroups.dir[slot] >= 0)
+            message.setup.cgroup_slots |= 1u << slot;
     int result = hc_send_fds(start->setup[0], &message, sizeof message, fds, count);
     if (result < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, -result, "sending the warden its setup");

@@ -15,8 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-enum { CLIENT_FD = 3, SETUP_FD = 4 };
-
 void warden_say(struct warden *warden, const struct warden_message *message)
 {
     if (warden->client < 0)
@@ -97,8 +95,8 @@ static int receive_setup(struct warden *warden, struct hc_err *err)
     struct warden_message message; /* its err is no error, but a remark to pass on */
     int fds[HC_MAX_FDS];
     size_t count = 0;
-    ssize_t size = hc_recv_fds(SETUP_FD, &message, sizeof message, fds, HC_MAX_FDS, &count);
-    close(SETUP_FD);
+    ssize_t size = hc_recv_fds(WARDEN_SETUP_FD, &message, sizeof message, fds, HC_MAX_FDS, &count);
+    close(WARDEN_SETUP_FD);
     if (size != (ssize_t)sizeof message || message.type != WARDEN_SETUP || message.protocol != WARDEN_PROTOCOL ||
         count < 1)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the warden's setup message is not well-formed");
@@ -110,8 +108,10 @@ static int receive_setup(struct warden *warden, struct hc_err *err)
     size_t next = 1;
     warden->host.spare_net = message.setup.spare_net && next < count ? fds[next++] : -1;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++)
-        if (message.setup.cgroup_slots & 1u << slot && next < count)
-            base->dir[slot] = fds[next++];
+        if (message.setup.cgroup_slots & 1u << slot) {
+            base->dir[slot] = WARDEN_CGROUP_FD + slot;
+            fcntl(base->dir[slot], F_SETFD, FD_CLOEXEC);
+        }
     warden->host.many_uids = message.setup.many_uids;
     warden->host.may_setgroups = message.setup.may_setgroups;
     *err = message.err;
@@ -138,13 +138,13 @@ static uint32_t layers(const struct warden *warden)
 
 int main(void)
 {
-    struct warden warden = {.client = CLIENT_FD};
+    struct warden warden = {.client = WARDEN_CLIENT_FD};
     struct hc_err err = {0};
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     signal(SIGPIPE, SIG_IGN);
-    fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC);
-    fcntl(SETUP_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(WARDEN_CLIENT_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(WARDEN_SETUP_FD, F_SETFD, FD_CLOEXEC);
     warden.host.landlock = hc_landlock_abi() > 0;
     warden.host.pid_namespace = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     warden.loop = hc_loop_new();
@@ -159,7 +159,7 @@ int main(void)
     warden_say(&warden, &hello);
     if (err.code)
         return 1;
-    warden.client_watch = hc_loop_watch(warden.loop, CLIENT_FD, EPOLLIN, on_client, &warden);
+    warden.client_watch = hc_loop_watch(warden.loop, WARDEN_CLIENT_FD, EPOLLIN, on_client, &warden);
     if (!warden.client_watch)
         return 1;
     for (;;) {

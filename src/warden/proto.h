@@ -12,6 +12,9 @@
 
 enum { WARDEN_PROTOCOL = 1 };
 
+/* What the warden is born with, by number. */
+enum { WARDEN_CLIENT_FD = 3, WARDEN_SETUP_FD = 4, WARDEN_CGROUP_FD = 5, WARDEN_FIRST_FREE_FD = 12 };
+
 /* Layers that hold for a cell; the words of `isolation.layers` in a result are in this order. */
 enum isolation_layer {
     ISOLATION_USER = 1 << 0,
@@ -91,7 +94,7 @@ struct warden_setup {
     uint32_t cgroup_mode;        /* enum cgroup_mode */
     uint32_t cgroup_controllers; /* enum cgroup_controller */
     uint32_t spare_net;          /* an fd of a network namespace for the first cell follows init's */
-    uint32_t cgroup_slots;       /* bit n: a folder fd for slot n follows */
+    uint32_t cgroup_slots;       /* bit n: the base folder of slot n is open as WARDEN_CGROUP_FD + n */
     uint32_t many_uids;          /* 0: one uid is all there is */
     uint32_t may_setgroups;
 };
