@@ -10,7 +10,7 @@
  *
  *   /usr, and /bin, /lib … as on the host (symlinks into /usr, or folders of their own), read-only
  *   /etc      made up, with those entries of the host's /etc that the configuration lists
- *   /dev      null zero full random urandom, fd stdin stdout stderr; shm and pts are mount points
+ *   /dev      null zero full random urandom, fd stdin stdout stderr; shm is a mount point
  *   /proc     of the warden's pid namespace; covered in a cell by its own
  *   /workspace /tmp   mount points; /run /var /home … are empty
  *   /.hotcell mount points and covers for the builders of cells, below

@@ -248,13 +248,7 @@ int mounts_dev(void *plan, struct hc_err *err)
     struct build *build = plan;
     char path[64];
     int result = build->own_root ? place_bind("/dev", ROOT "/dev", err) : 0;
-    if (result == 0)
-        result = place_bind(SCRATCH "/shm", cell_path(build, "/dev/shm", path, sizeof path), err);
-    if (result == 0 && (build->spec->flags & CELL_TERMINAL) &&
-        mount("devpts", cell_path(build, "/dev/pts", path, sizeof path), "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=0620") < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, errno, "devpts");
-    return result;
+    return result < 0 ? result : place_bind(SCRATCH "/shm", cell_path(build, "/dev/shm", path, sizeof path), err);
 }
 
 /* World-readable files, and folders (with a slash), that tell of the host, of what it does, or of other cells. What

@@ -35,7 +35,7 @@ int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mount
         return hc_fail(err, HC_CLASS_REQUEST, ERANGE, "cell: disk or inodes out of range");
     if (spec->mount_count > CELL_MAX_MOUNTS)
         return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "cell: too many mounts");
-    if (spec->flags & ~(uint32_t)(CELL_WRITABLE_ROOT | CELL_TERMINAL))
+    if (spec->flags & ~(uint32_t)CELL_WRITABLE_ROOT)
         return hc_fail(err, HC_CLASS_OURS, EINVAL, "cell: unknown flags %#x", spec->flags);
     for (uint32_t i = 0; i < spec->mount_count; i++) {
         const struct cell_mount *mount = &mounts[i];

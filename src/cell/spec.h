@@ -12,7 +12,6 @@ enum { CELL_MAX_MOUNTS = 16, CELL_MAX_HOSTS = 16 };
 
 enum cell_flags {
     CELL_WRITABLE_ROOT = 1 << 0, /* a private writable layer over the image, still in memory and limited */
-    CELL_TERMINAL = 1 << 1,      /* a private devpts */
 };
 
 struct cell_mount {
