@@ -17,7 +17,7 @@ import subprocess
 BASE = ("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "mawk", "grep", "hostname", "kmod", "libc-bin", "mount", "passwd",
         "perl-base", "procps", "python3", "python3-pytest", "sed", "tar", "uidmap", "util-linux")
 LANGUAGES = ("gcc", "g++", "libc6-dev", "lua5.4", "make", "nodejs", "perl", "php-cli", "ruby", "strace", "stress-ng",
-             "tzdata", "dpkg")
+             "tzdata", "dpkg", "e2fsprogs")
 OPTIONAL = {"gawk", "mawk"}
 
 LEFT_OUT = re.compile(r"^/usr/share/(doc|man|info|locale|lintian|bug|i18n|ri|nodejs/.*/docs)/|^/usr/include/node/|^/var/"
@@ -130,8 +130,8 @@ def make(path, source, build, kernel_version, plans, full):
         (staging / folder).mkdir(parents=True)
     for folder in ("tmp", "var/tmp"):
         os.chmod(staging / folder, 0o1777)
-    for name in ("etc/subuid", "etc/subgid"):
-        (staging / name).touch()
+    for name in ("etc/subuid", "etc/subgid", "etc/shadow"):
+        (staging / name).touch(0o644 if name != "etc/shadow" else 0o600)
     for name in ("bin", "sbin", "lib", "lib64"):
         os.symlink("usr/" + name, staging / name)
 
