@@ -410,7 +410,7 @@ def test_control_c_on_a_terminal():
 
 
 def test_colour_and_a_fresh_line_on_a_terminal_only():
-    words = ["run", *WEAK, "--timeout", "300ms", "-c", "import time; print('half', end='', flush=True); time.sleep(60)"]
+    words = ["run", *WEAK, "--timeout", "2s", "-c", "import time; print('half', end='', flush=True); time.sleep(60)"]
     shown, status = on_terminal(*words)
     assert status == 124
     assert re.search(rb"half\r\nhotcell: \x1b\[31m[a-z0-9 ]+\x1b\[0m[:;] ", shown), shown
