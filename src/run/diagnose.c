@@ -101,7 +101,8 @@ static void diagnose_signal(const struct run_stage *stage, struct diagnosis *d)
 
     snprintf(type, sizeof(type), name ? "SIG%s" : "signal", name);
     snprintf(words, sizeof(words), "%s", meaning ? meaning : "");
-    words[0] = (char)tolower((unsigned char)words[0]);
+    if (!isupper((unsigned char)words[1])) /* "CPU time limit exceeded" stays */
+        words[0] = (char)tolower((unsigned char)words[0]);
     claim(d, "signal", type, -1);
     if (name && meaning)
         SAY(d, "ended by signal %d (%s, %s)", stage->signal, type, words);
