@@ -119,8 +119,8 @@ static void gather(struct held_job *job, const siginfo_t *info, const struct rus
     /* Without a controller RLIMIT_CPU stands in, for each process: the signal is its, and wait4 says that the time was
      * used. */
     uint64_t cpu_time = job->spec.limits.cpu_time;
-    if (cpu_time && !(base->controllers & CGROUP_HAS_CPU) && job->end == JOB_EXITED && facts->cpu + 200000 >= cpu_time &&
-        (facts->signal == SIGXCPU || facts->signal == SIGKILL))
+    if (cpu_time && !(base->controllers & CGROUP_HAS_CPU) && job->end == JOB_EXITED &&
+        facts->cpu + 200000 >= cpu_time && (facts->signal == SIGXCPU || facts->signal == SIGKILL))
         job->end = JOB_CPU_TIME;
     facts->oom_kills = stats.oom_kills;
     facts->pids_denied = stats.pids_denied;
