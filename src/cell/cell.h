@@ -1,5 +1,5 @@
 /*
- * A cell: made (cell_begin), entered by jobs (cell_enter), ended (cell_kill, cell_remove). All of it is called by the
+ * A cell: made (cell_begin), entered by jobs (cell_enter), ended (cell_kill). All of it is called by the
  * warden, which is root in hotcell's own user namespace and nothing outside of it. None of these functions waits: what
  * takes time is done by a child, and its outcome is read from a pipe.
  */
