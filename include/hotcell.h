@@ -54,12 +54,16 @@ HC_API char *hc_languages_json(const hc_config *config, hc_error **error);
 /* ---- a request ---- */
 HC_API hc_request *hc_request_new(void); /* NULL: out of memory */
 HC_API void hc_request_free(hc_request *request);
-/* The JSON object of POST /v1/runs. */
+/* The JSON object of POST /v1/runs. With `stages`, those commands run first, in the same cell; with `tests`, the
+ * program runs once for each, in a cell of its own that begins with what the stages left. */
 HC_API int hc_request_load(hc_request *request, const char *json, size_t length, hc_error **error);
-/* field: language, code, entry, shell, stdin, network, image, read_only, metadata, or limits.NAME such as
- * limits.memory. */
+/* field: language, code, entry, shell, stdin, network, image, read_only, or limits.NAME such as limits.memory; async
+ * and stdin_open are for a server (hc_request_json). */
 HC_API int hc_request_set(hc_request *request, const char *field, const char *value, hc_error **error);
 HC_API int hc_request_set_code(hc_request *request, const char *data, size_t length, hc_error **error);
+HC_API int hc_request_set_stdin(hc_request *request, const char *data, size_t length, hc_error **error);
+/* A JSON object of the caller's own, which the result hands back. */
+HC_API int hc_request_set_metadata(hc_request *request, const char *json, size_t length, hc_error **error);
 HC_API int hc_request_add_command(hc_request *request, const char *word, hc_error **error);
 HC_API int hc_request_add_arg(hc_request *request, const char *word, hc_error **error);
 HC_API int hc_request_add_env(hc_request *request, const char *name, const char *value, hc_error **error);
@@ -68,6 +72,8 @@ HC_API int hc_request_add_file(hc_request *request, const char *path, const char
 HC_API int hc_request_add_mount(hc_request *request, const char *host, const char *path, int read_only,
                                 hc_error **error);
 HC_API int hc_request_add_collect(hc_request *request, const char *pattern, hc_error **error);
+/* The JSON object of POST /v1/runs, with all that was set; free() it. NULL with an error. */
+HC_API char *hc_request_json(const hc_request *request, hc_error **error);
 /* Accept a run on a machine that cannot enforce every layer. The result says which hold. */
 HC_API void hc_request_allow_weak(hc_request *request, int allow);
 /* Feed the program's stdin from this fd, which stays the caller's, instead of from the request. */
@@ -89,9 +95,12 @@ HC_API void hc_engine_cancel(hc_engine *engine);
 
 /* ---- a result ---- */
 HC_API void hc_result_free(hc_result *result);
-HC_API const char *hc_result_status(const hc_result *result); /* "completed", "timeout", … */
+/* "completed", "timeout", … With tests: of the first that did not complete. What each of them did is in the JSON. */
+HC_API const char *hc_result_status(const hc_result *result);
+/* With tests, 1 when all of them completed and one did not pass. */
 HC_API int hc_result_exit_code(const hc_result *result);
-HC_API const char *hc_result_stdout(const hc_result *result, size_t *length); /* NUL-terminated as well */
+/* NUL-terminated as well. "" where tests ran, for each has its own. */
+HC_API const char *hc_result_stdout(const hc_result *result, size_t *length);
 HC_API const char *hc_result_stderr(const hc_result *result, size_t *length);
 HC_API const char *hc_result_summary(const hc_result *result); /* one line, "" for plain success */
 HC_API const char *hc_result_json(const hc_result *result, int pretty);

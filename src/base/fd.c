@@ -238,7 +238,7 @@ union control_space {
     struct cmsghdr aligned;
 };
 
-int hc_send_fds(int socket, const void *data, size_t length, const int *fds, size_t count)
+static int send_fds(int socket, const void *data, size_t length, const int *fds, size_t count, int flags)
 {
     /* An empty message would read as end of file on the other side. */
     if (length == 0 || count > HC_MAX_FDS)
@@ -257,11 +257,21 @@ int hc_send_fds(int socket, const void *data, size_t length, const int *fds, siz
     }
     ssize_t sent;
     do
-        sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+        sent = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
     while (sent < 0 && errno == EINTR);
     if (sent < 0)
         return -errno;
     return (size_t)sent == length ? 0 : -EPROTO;
+}
+
+int hc_send_fds(int socket, const void *data, size_t length, const int *fds, size_t count)
+{
+    return send_fds(socket, data, length, fds, count, 0);
+}
+
+int hc_try_send_fds(int socket, const void *data, size_t length, const int *fds, size_t count)
+{
+    return send_fds(socket, data, length, fds, count, MSG_DONTWAIT);
 }
 
 /* Puts every fd of the message into `received` (room for HC_MAX_FDS: the control space can hold no more). */

@@ -60,6 +60,8 @@ int hc_memfd_check(int fd, size_t *length);
 /* One message with fds over a SOCK_SEQPACKET socket. All or nothing. 0 or -errno. */
 enum { HC_MAX_FDS = 40 };
 int hc_send_fds(int socket, const void *data, size_t length, const int *fds, size_t count);
+/* The same without waiting: -EAGAIN when there is no room. */
+int hc_try_send_fds(int socket, const void *data, size_t length, const int *fds, size_t count);
 /* The number of bytes, 0 at end of file, -errno (-EPROTO: truncated, or more fds than max). Received fds are CLOEXEC;
  * all of them are closed on failure. */
 ssize_t hc_recv_fds(int socket, void *data, size_t size, int *fds, size_t max, size_t *count);
