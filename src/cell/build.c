@@ -97,11 +97,13 @@ static int exec_init(void *plan, struct hc_err *err)
     return hc_fail_errno(err, HC_CLASS_OURS, errno, "exec");
 }
 
+/* What needs no uid comes before the maps, which the warden writes meanwhile. */
 static const struct child_step steps[] = {
     {"joining the control group", join_group},
-    {"waiting for the id maps", wait_for_maps},
     {"naming the cell", own_names},
     {"raising the loopback", raise_loopback},
+    {"mounting /proc", mounts_proc_early},
+    {"waiting for the id maps", wait_for_maps},
     {"mounting the scratch space", mounts_scratch},
     {"mounting the root", mounts_root},
     {"mirroring the host's layout", mounts_top},
@@ -141,7 +143,7 @@ void cell_init(struct cell *cell)
     cell->pidfd = cell->report = -1;
 }
 
-static int start_child(const struct cell_host *host, struct cell *cell, int *go, struct hc_err *err)
+static int start_child(const struct cell_host *host, struct cell *cell, const int *trees, int *go, struct hc_err *err)
 {
     int report[2] = {-1, -1}, gate[2] = {-1, -1};
     if (pipe2(report, O_CLOEXEC) < 0 || pipe2(gate, O_CLOEXEC) < 0) {
@@ -153,6 +155,7 @@ static int start_child(const struct cell_host *host, struct cell *cell, int *go,
     struct build build = {.host = host,
                           .spec = &cell->spec,
                           .mounts = cell->mounts,
+                          .trees = trees,
                           .group = &cell->group,
                           .go = gate[0],
                           .report = report[1],
@@ -167,7 +170,7 @@ static int start_child(const struct cell_host *host, struct cell *cell, int *go,
     cell->pid = hc_clone(flags, cgroup_clone_fd(&cell->group), &cell->pidfd);
     if (cell->pid == 0) {
         close(gate[1]);
-        child_run(steps, sizeof steps / sizeof *steps, &build, build.report);
+        child_run(steps, sizeof steps / sizeof *steps, &build, &build.report);
         _exit(125);
     }
     int code = errno;
@@ -185,7 +188,7 @@ static int start_child(const struct cell_host *host, struct cell *cell, int *go,
 }
 
 int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts,
-               unsigned slot, const char *name, struct cell *cell, struct hc_err *err)
+               const int *trees, unsigned slot, const char *name, struct cell *cell, struct hc_err *err)
 {
     cell_init(cell);
     cell->spec = *spec;
@@ -196,7 +199,7 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
     if (result < 0)
         return result;
     hc_cleanup_fd int go = -1;
-    result = start_child(host, cell, &go, err);
+    result = start_child(host, cell, trees, &go, err);
     if (result < 0) {
         cgroup_remove(&host->cgroups, &cell->group);
         return result;

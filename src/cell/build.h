@@ -9,6 +9,7 @@ struct build {
     const struct cell_host *host;
     const struct cell_spec *spec;
     const struct cell_mount *mounts;
+    const int *trees; /* of the mounts' host folders; NULL: they are below IMAGE_HOST */
     const struct cgroup *group;
     int go; /* end of the warden's pipe: one byte once the maps are written */
     int report;
@@ -25,6 +26,7 @@ int mounts_top(void *plan, struct hc_err *err);
 int mounts_usr(void *plan, struct hc_err *err);
 int mounts_etc(void *plan, struct hc_err *err);
 int mounts_dev(void *plan, struct hc_err *err);
+int mounts_proc_early(void *plan, struct hc_err *err); /* where the root is there already */
 int mounts_proc(void *plan, struct hc_err *err);
 int mounts_work(void *plan, struct hc_err *err);
 int mounts_hosts(void *plan, struct hc_err *err);

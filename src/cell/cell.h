@@ -35,9 +35,10 @@ struct cell {
 };
 
 void cell_init(struct cell *cell);
-/* Start building. `name` names its control group. On success cell->report is to be read until end of file. */
+/* Start building. `name` names its control group. `trees`: for each mount a detached mount of its host folder, which
+ * stay the caller's; NULL: they are in the warden's root. On success cell->report is to be read until end of file. */
 int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts,
-               unsigned slot, const char *name, struct cell *cell, struct hc_err *err);
+               const int *trees, unsigned slot, const char *name, struct cell *cell, struct hc_err *err);
 /* End every process in it at once. What they hold is freed by the kernel as they go. */
 void cell_kill(const struct cell *cell);
 
@@ -47,16 +48,19 @@ enum cell_job_kind { CELL_JOB_PROGRAM, CELL_JOB_COLLECT };
 struct cell_job {
     enum cell_job_kind kind;
     bool sweep;
-    uint32_t argc, envc;
+    bool resize; /* the scratch space was built with another size than the cell's spec says */
     struct job_limits limits;
     uint64_t collect_limit;
     int input, output, error; /* become 0, 1, 2 */
     int block;                /* argument block, a sealed memfd */
     int files;                /* archive, a sealed memfd, or -1 */
+    bool files_from_root;     /* its paths begin at "/", not at the working directory */
+    int door;                 /* becomes fd 3 (warm.h); or -1 */
 };
 
 /* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in
- * cell_begin: end of file once the program was exec'ed. */
+ * cell_begin, but the time of its start (CLOCK_MONOTONIC, µs, a uint64_t) comes first: end of file after that once the
+ * program was exec'ed. */
 int cell_enter(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,
                const struct cell_job *job, pid_t *pid, int *pidfd, int *report, struct hc_err *err);
 

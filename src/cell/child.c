@@ -12,14 +12,14 @@ void child_die(int report, struct hc_err *err)
     _exit(125);
 }
 
-void child_run(const struct child_step *steps, unsigned count, void *plan, int report)
+void child_run(const struct child_step *steps, unsigned count, void *plan, const int *report)
 {
     struct hc_err err = {0};
     for (unsigned i = 0; i < count; i++) {
         if (steps[i].act(plan, &err) >= 0)
             continue;
         hc_err_context(&err, "%s", steps[i].what);
-        child_die(report, &err);
+        child_die(*report, &err);
     }
 }
 

@@ -7,7 +7,6 @@
 #include "kernel/sys.h"
 #include <dirent.h>
 #include <errno.h>
-#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 
 #define ROOT "/tmp" /* where the new root is mounted while it is being built; hidden by it, in our own namespace */
 
-enum { COPY_LIMIT = 16 << 10, SEALED = HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID };
+enum { COPY_LIMIT = 16 << 10, MAX_PATTERNS = 32, SEALED = HC_MOUNT_ATTR_RDONLY | HC_MOUNT_ATTR_NOSUID };
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
 static const char *const top_folders[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
@@ -112,16 +111,24 @@ static int build_etc_entry(const char *entry, struct hc_err *err)
     return mirror(from, to, err);
 }
 
-/* Entries with a '*' match names directly in /etc, which is read once for all of them. */
+/* Entries that end in '*', which is the only place where the configuration takes one, match names directly in /etc,
+ * which is read once for all of them. */
 static int build_etc_patterns(const struct image_plan *plan, struct hc_err *err)
 {
-    DIR *list = opendir("/etc");
+    const char *patterns[MAX_PATTERNS];
+    size_t count = 0;
+    for (size_t i = 0; i < plan->etc_count; i++)
+        if (strchr(plan->etc[i], '*') && count < MAX_PATTERNS)
+            patterns[count++] = plan->etc[i];
+    DIR *list = count ? opendir("/etc") : NULL;
+    if (count == 0)
+        return 0;
     if (!list)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "reading /etc");
     int result = 0;
     for (struct dirent *found; result == 0 && (found = readdir(list));)
-        for (size_t i = 0; i < plan->etc_count && result == 0; i++)
-            if (strchr(plan->etc[i], '*') && fnmatch(plan->etc[i], found->d_name, FNM_PERIOD) == 0)
+        for (size_t i = 0; i < count && result == 0; i++)
+            if (strncmp(found->d_name, patterns[i], strcspn(patterns[i], "*")) == 0)
                 result = build_etc_entry(found->d_name, err);
     closedir(list);
     return result;
@@ -205,6 +212,40 @@ static int build_host(const struct image_plan *plan, const int *trees, struct hc
     return result;
 }
 
+/* The folder itself, so that what the server puts there later is there, too. */
+static int build_cache(int tree, struct hc_err *err)
+{
+    if (tree < 0)
+        return 0;
+    int result = place_folder(ROOT IMAGE_CACHE, 0755, err);
+    if (result == 0 && hc_move_mount(tree, "", AT_FDCWD, ROOT IMAGE_CACHE, HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        result = hc_fail_errno(err, HC_CLASS_HOST, errno, "placing the cache");
+    return result < 0 ? result
+                      : place_attributes(ROOT IMAGE_CACHE, SEALED | HC_MOUNT_ATTR_NODEV | HC_MOUNT_ATTR_NOEXEC, 0, err);
+}
+
+static int build_warm(const struct image_plan *plan, struct hc_err *err)
+{
+    int result = plan->file_count ? place_folder(ROOT IMAGE_WARM, 0755, err) : 0;
+    for (size_t i = 0; i < plan->file_count && result == 0; i++) {
+        const struct image_file *file = &plan->files[i];
+        char to[PATH_MAX];
+        const char *slash = strchr(file->path, '/');
+        if (slash) {
+            snprintf(to, sizeof to, "%s%s/%.*s", ROOT, IMAGE_WARM, (int)(slash - file->path), file->path);
+            result = place_folder(to, 0755, err);
+            if (result < 0)
+                return result;
+        }
+        snprintf(to, sizeof to, "%s%s/%s", ROOT, IMAGE_WARM, file->path);
+        hc_cleanup_fd int copy = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file->program ? 0755 : 0644);
+        int code = copy < 0 || lseek(file->fd, 0, SEEK_SET) < 0 ? -errno : hc_copy_all(file->fd, copy);
+        if (code < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, -code, "copying %s", file->path);
+    }
+    return result;
+}
+
 static int enter_root(struct hc_err *err)
 {
     if (chdir(ROOT) < 0)
@@ -256,37 +297,56 @@ static int mount_proc(struct hc_err *err)
                               "systempaths=unconfined or alike");
 }
 
-static int build(const struct image_plan *plan, struct hc_err *err)
+static int open_parts(const struct image_plan *plan, struct image_parts *parts, struct hc_err *err)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "making mounts private");
-    int trees[CELL_MAX_HOSTS];
     if (plan->host_count > CELL_MAX_HOSTS)
         return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "more than %d host folders", CELL_MAX_HOSTS);
-    int result = open_hosts(plan, trees, err);
-    if (result < 0)
-        return result;
-    hc_cleanup_fd int usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
-    if (usr < 0)
+    parts->usr = hc_open_tree(AT_FDCWD, "/usr", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
+    if (parts->usr < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening /usr");
-    if (mount("hotcell", ROOT, "tmpfs", MS_NOSUID, "mode=0755,size=4m,nr_inodes=4096") < 0)
+    parts->cache = plan->cache ? plan->cache_fd : -1;
+    if (plan->cache && parts->cache < 0 &&
+        (parts->cache = hc_open_tree(AT_FDCWD, plan->cache, HC_OPEN_TREE_CLONE | O_CLOEXEC)) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening %s", plan->cache);
+    return open_hosts(plan, parts->host, err);
+}
+
+int image_open(const struct image_plan *plan, struct image_parts *parts, struct hc_err *err)
+{
+    int result = open_parts(plan, parts, err);
+    return result < 0 ? hc_err_context(err, "building the image") : 0;
+}
+
+static int build(const struct image_plan *plan, const struct image_parts *parts, struct hc_err *err)
+{
+    if (mount("hotcell", ROOT, "tmpfs", MS_NOSUID, "mode=0755,size=16m,nr_inodes=4096") < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "mounting a tmpfs");
-    result = build_layout(err);
+    int result = build_layout(err);
     if (result == 0)
-        result = place_usr(usr, err);
+        result = place_usr(parts->usr, err);
     if (result == 0)
         result = build_etc(plan, err);
     if (result == 0)
         result = build_dev(err);
     if (result == 0)
-        result = build_host(plan, trees, err);
+        result = build_host(plan, parts->host, err);
     if (result == 0)
-        result = mount_proc(err);
-    return result < 0 ? result : enter_root(err);
+        result = build_warm(plan, err);
+    if (result == 0)
+        result = build_cache(parts->cache, err);
+    return result < 0 ? result : mount_proc(err);
 }
 
-int image_build(const struct image_plan *plan, struct hc_err *err)
+int image_build(const struct image_plan *plan, const struct image_parts *parts, struct hc_err *err)
 {
-    int result = build(plan, err);
+    int result = build(plan, parts, err);
     return result < 0 ? hc_err_context(err, "building the image") : 0;
+}
+
+int image_enter(struct hc_err *err)
+{
+    int result = enter_root(err);
+    return result < 0 ? hc_err_context(err, "entering the image") : 0;
 }

@@ -19,6 +19,7 @@
 #define HC_CELL_IMAGE_H
 
 #include "base/err.h"
+#include "cell/spec.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -29,6 +30,17 @@
 #define IMAGE_NOTHING "/.hotcell/nothing" /* a file, likewise */
 #define IMAGE_HOST "/.hotcell/host"       /* /0, /1 …: host folders that the operator allows and a request asks for */
 
+#define IMAGE_WARM "/.hotcell/warm" /* what interpreters that wait for a program are started with */
+
+#define IMAGE_CACHE "/.hotcell/cache" /* what compilers can use, read-only */
+
+/* A file of hotcell's own that goes into IMAGE_WARM. */
+struct image_file {
+    const char *path; /* below it: "python/driver.py"; at most one folder */
+    int fd;           /* the content, from its beginning */
+    bool program;     /* it may be executed or mapped */
+};
+
 struct image_plan {
     char *const *etc; /* entries relative to /etc; a last component may end in '*' */
     size_t etc_count;
@@ -36,9 +48,24 @@ struct image_plan {
     const bool *host_writable; /* of each: may it be mounted writable? */
     const int *host_fds;       /* where not -1: a detached mount of it, made by real root; else it is bound by path */
     size_t host_count;
+    const struct image_file *files;
+    size_t file_count;
+    const char *cache; /* a host folder that cells have as IMAGE_CACHE; NULL: none */
+    int cache_fd;      /* where cache is set and this is not -1: a detached mount of it, made by real root */
 };
 
-/* Builds the root, enters it and detaches the old one. The caller is alone in new user, mount and pid namespaces. */
-int image_build(const struct image_plan *plan, struct hc_err *err);
+/* What of the host goes into it, opened. */
+struct image_parts {
+    int usr, cache;
+    int host[CELL_MAX_HOSTS];
+};
+
+/* The first half, which needs no uid yet: opens the parts. The caller is alone in new user, mount and pid namespaces.
+ */
+int image_open(const struct image_plan *plan, struct image_parts *parts, struct hc_err *err);
+/* Builds the root. */
+int image_build(const struct image_plan *plan, const struct image_parts *parts, struct hc_err *err);
+/* Enters it and detaches the old one. */
+int image_enter(struct hc_err *err);
 
 #endif

@@ -54,7 +54,7 @@ int mounts_scratch(void *plan, struct hc_err *err)
     struct build *build = plan;
     char options[128];
     snprintf(options, sizeof options, "mode=0755,size=%" PRIu64 ",nr_inodes=%" PRIu64, build->spec->disk,
-             build->spec->inodes + 8);
+             build->spec->inodes + 8 + build->spec->mount_count);
     if (mount("scratch", SCRATCH, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "tmpfs");
     static const struct {
@@ -288,9 +288,8 @@ static int limit_shares(const struct build *build, struct hc_err *err)
     return 0;
 }
 
-int mounts_proc(void *plan, struct hc_err *err)
+static int mount_proc(const struct build *build, struct hc_err *err)
 {
-    struct build *build = plan;
     char proc[64], path[128];
     cell_path(build, "/proc", proc, sizeof proc);
     if (mount("proc", proc, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
@@ -306,6 +305,18 @@ int mounts_proc(void *plan, struct hc_err *err)
     if (result == 0)
         result = place_bind(path, path, err);
     return result < 0 ? result : place_attributes(path, HC_MOUNT_ATTR_RDONLY, HC_AT_RECURSIVE, err);
+}
+
+int mounts_proc_early(void *plan, struct hc_err *err)
+{
+    const struct build *build = plan;
+    return build->own_root ? 0 : mount_proc(build, err);
+}
+
+int mounts_proc(void *plan, struct hc_err *err)
+{
+    const struct build *build = plan;
+    return build->own_root ? mount_proc(build, err) : 0;
 }
 
 int mounts_work(void *plan, struct hc_err *err)
@@ -325,18 +336,67 @@ int mounts_work(void *plan, struct hc_err *err)
     return result;
 }
 
-/* Open what the policy checked: anything else than the very same inode is refused. */
-static int open_allowed(const struct cell_mount *mount, struct stat *st, struct hc_err *err)
+/* The host folder of mount `i`. One that came detached is attached first, beside the guest's own folders: a part of it
+ * can be cloned only then (until Linux 6.15). It goes with the old root. */
+static int open_host(const struct build *build, uint32_t i, struct hc_err *err)
 {
     char path[64];
-    snprintf(path, sizeof path, "%s/%u", IMAGE_HOST, mount->host);
-    hc_cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    snprintf(path, sizeof path, "%s/%u", build->trees ? SCRATCH : IMAGE_HOST, build->trees ? i : build->mounts[i].host);
+    if (build->trees) {
+        struct stat st = {0};
+        bool known = fstat(build->trees[i], &st) == 0, folder = S_ISDIR(st.st_mode);
+        hc_cleanup_fd int file = known && !folder ? open(path, O_CREAT | O_RDONLY | O_CLOEXEC, 0600) : -1;
+        if (!known || (folder ? mkdir(path, 0700) : file) < 0 ||
+            hc_move_mount(build->trees[i], "", AT_FDCWD, path, HC_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, errno, "attaching what is to be mounted at %s",
+                                 build->mounts[i].path);
+    }
+    int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "opening what is to be mounted at %s",
+                             build->mounts[i].path);
+    return fd;
+}
+
+/* Open what the policy checked: anything else than the very same inode is refused. Where the policy could only look at
+ * the name, the name must lead there without a symlink. */
+static int find_allowed(const struct build *build, uint32_t i, struct stat *st, struct hc_err *err)
+{
+    const struct cell_mount *mount = &build->mounts[i];
+    hc_cleanup_fd int host = open_host(build, i, err);
+    if (host < 0)
+        return host;
+    hc_cleanup_fd int fd = -1;
+    if (mount->below[0])
+        fd = hc_open_beneath(host, mount->below, O_PATH | O_CLOEXEC);
+    else
+        fd = HC_TAKE_FD(host);
+    if (fd < 0 && errno == ELOOP) {
+        hc_fail(err, HC_CLASS_REQUEST, EACCES, "a symlink is on the way to what is to be mounted at %s", mount->path);
+        return hc_err_remedy(err, "name the folder by its real path");
+    }
+    if (fd < 0 && errno == EXDEV) {
+        hc_fail(err, HC_CLASS_REQUEST, EACCES, "another file system is on the way to what is to be mounted at %s",
+                mount->path);
+        return hc_err_remedy(err, "the operator allows its folder under [mounts] in the configuration");
+    }
     if (fd < 0 || fstat(fd, st) < 0)
         return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "opening what is to be mounted at %s", mount->path);
-    if (st->st_dev != mount->device || st->st_ino != mount->inode)
+    if (mount->inode && (st->st_dev != mount->device || st->st_ino != mount->inode))
         return hc_fail(err, HC_CLASS_REQUEST, EACCES, "what is to be mounted at %s changed after it was checked",
                        mount->path);
+    if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
+        return hc_fail(err, HC_CLASS_REQUEST, EACCES,
+                       "what is to be mounted at %s is neither a folder nor a regular file", mount->path);
     return HC_TAKE_FD(fd);
+}
+
+static int open_allowed(const struct build *build, uint32_t i, struct stat *st, struct hc_err *err)
+{
+    int fd = find_allowed(build, i, st, err);
+    if (fd < 0)
+        hc_err_field(err, "mounts");
+    return fd;
 }
 
 int mounts_hosts(void *plan, struct hc_err *err)
@@ -346,8 +406,8 @@ int mounts_hosts(void *plan, struct hc_err *err)
         return 0;
     for (uint32_t i = 0; i < build->spec->mount_count; i++) {
         const struct cell_mount *mount = &build->mounts[i];
-        struct stat st;
-        hc_cleanup_fd int fd = open_allowed(mount, &st, err);
+        struct stat st = {0};
+        hc_cleanup_fd int fd = open_allowed(build, i, &st, err);
         if (fd < 0)
             return fd;
         char path[PATH_MAX];

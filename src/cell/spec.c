@@ -10,19 +10,22 @@ static bool terminated(const char *text, size_t size)
     return memchr(text, '\0', size) != NULL;
 }
 
-/* Absolute, no empty, "." or ".." component, no trailing slash. */
+/* Components that are not empty, "." or "..", with one slash between them. */
+static bool clean_relative(const char *path)
+{
+    for (;;) {
+        size_t length = strcspn(path, "/");
+        if (length == 0 || (length == 1 && path[0] == '.') || (length == 2 && path[0] == '.' && path[1] == '.'))
+            return false;
+        path += length;
+        if (*path++ == '\0')
+            return true;
+    }
+}
+
 static bool clean_absolute(const char *path)
 {
-    if (path[0] != '/' || path[1] == '\0')
-        return false;
-    for (const char *part = path; *part;) {
-        const char *start = part + 1;
-        size_t length = strcspn(start, "/");
-        if (length == 0 || (length == 1 && start[0] == '.') || (length == 2 && start[0] == '.' && start[1] == '.'))
-            return false;
-        part = start + length;
-    }
-    return true;
+    return path[0] == '/' && clean_relative(path + 1);
 }
 
 int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mounts, struct hc_err *err)
@@ -40,7 +43,8 @@ int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mount
     for (uint32_t i = 0; i < spec->mount_count; i++) {
         const struct cell_mount *mount = &mounts[i];
         if (!terminated(mount->path, sizeof mount->path) || !clean_absolute(mount->path) ||
-            mount->host >= CELL_MAX_HOSTS)
+            mount->host >= CELL_MAX_HOSTS || !terminated(mount->below, sizeof mount->below) ||
+            (mount->below[0] && !clean_relative(mount->below)))
             return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "cell: mount %u is not well-formed", i);
     }
     return 0;

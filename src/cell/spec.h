@@ -16,9 +16,10 @@ enum cell_flags {
 
 struct cell_mount {
     char path[256]; /* in the cell */
-    uint32_t host;  /* what to mount: /host/<number> in the warden's root */
+    uint32_t host;  /* what to mount: the number of a folder that the keeper gave to the warden */
     uint32_t read_only;
-    uint64_t device, inode; /* of what the policy checked; anything else found there is refused */
+    char below[512];        /* and what of it: a path without symlinks, "" for the folder itself */
+    uint64_t device, inode; /* of what the policy checked; anything else found there is refused. 0: not known */
 };
 
 struct cell_spec {

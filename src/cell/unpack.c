@@ -15,8 +15,10 @@
 
 enum { CHUNK = 64 * 1024 };
 
+/* Read by position: the fd may be one of several on the same open file, each with a cell of its own. */
 struct source {
     int fd;
+    off_t at;
     uint64_t left;
 };
 
@@ -24,11 +26,17 @@ static int take(struct source *source, void *data, size_t length, struct hc_err 
 {
     if (length > source->left)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the archive of files ends too soon");
-    ssize_t count = hc_read_full(source->fd, data, length);
-    if (count < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, (int)-count, "cannot read the archive of files");
-    if ((size_t)count != length)
-        return hc_fail(err, HC_CLASS_OURS, EPROTO, "the archive of files ends too soon");
+    for (size_t have = 0; have < length;) {
+        ssize_t count = pread(source->fd, (char *)data + have, length - have, source->at);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "cannot read the archive of files");
+        if (count == 0)
+            return hc_fail(err, HC_CLASS_OURS, EPROTO, "the archive of files ends too soon");
+        have += (size_t)count;
+        source->at += count;
+    }
     source->left -= length;
     return 0;
 }
@@ -137,7 +145,7 @@ int archive_unpack(int fd, struct hc_err *err)
     struct source source = {.fd = fd};
     struct stat stat;
 
-    if (fstat(fd, &stat) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+    if (fstat(fd, &stat) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "cannot read the archive of files");
     source.left = (uint64_t)stat.st_size;
     while (source.left > 0) {

@@ -20,6 +20,11 @@
 
 static const char *const slot_words[CGROUP_SLOTS] = {"unified", "memory", "cpu", "pids", "cpuacct"};
 
+const char *cgroup_slot_word(int slot)
+{
+    return slot_words[slot];
+}
+
 const char *cgroup_mode_word(enum cgroup_mode mode)
 {
     static const char *const words[] = {"none", "v1", "hybrid", "v2"};
@@ -44,10 +49,11 @@ int cgroup_create(const struct cgroup_base *base, const char *name, struct cgrou
 {
     cgroup_init(group);
     snprintf(group->name, sizeof group->name, "%s", name);
+    bool ready = strcmp(name, base->ready) == 0;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
         if (base->dir[slot] < 0)
             continue;
-        if (mkdirat(base->dir[slot], name, 0755) < 0) {
+        if (mkdirat(base->dir[slot], name, 0755) < 0 && !(ready && errno == EEXIST)) {
             int code = errno;
             cgroup_remove(base, group);
             return hc_fail_errno(err, HC_CLASS_HOST, code, "making the %s control group %s", slot_words[slot], name);
@@ -91,9 +97,11 @@ static int put_weight(int dir, uint64_t shares, struct hc_err *err)
     return put_number(dir, "cpu.weight", weight < 1 ? 1 : weight > 10000 ? 10000 : weight, err);
 }
 
+enum { LEAST_SHARES = 2 };
+
 static int put_shares(int dir, uint64_t shares, struct hc_err *err)
 {
-    return shares == 1024 ? 0 : put_number(dir, "cpu.shares", shares < 2 ? 2 : shares, err);
+    return put_number(dir, "cpu.shares", shares < LEAST_SHARES ? LEAST_SHARES : shares, err);
 }
 
 static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *limits, struct hc_err *err)
@@ -140,7 +148,7 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
             if (result == 0)
                 result = put_number(cpu, "cpu.cfs_quota_us", limits->cpu_milli * period / 1000, err);
         }
-        if (result == 0)
+        if (result == 0 && (limits->cpu_shares != CGROUP_ORDINARY_SHARES || group->background))
             result = put_shares(cpu, limits->cpu_shares, err);
     }
     if (result == 0 && pids >= 0 && limits->pids)
@@ -148,7 +156,18 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
     return result;
 }
 
-int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, const struct cgroup_limits *limits,
+void cgroup_background(const struct cgroup_base *base, struct cgroup *group, bool on)
+{
+    struct hc_err err = {0};
+    uint64_t shares = on ? LEAST_SHARES : CGROUP_ORDINARY_SHARES;
+    if (base->mode == CGROUP_V2 && base->controllers & CGROUP_HAS_CPU)
+        (void)put_weight(group->dir[CGROUP_UNIFIED], shares, &err);
+    else if (base->mode != CGROUP_V2 && group->dir[CGROUP_CPU] >= 0)
+        (void)put_shares(group->dir[CGROUP_CPU], shares, &err);
+    group->background = on;
+}
+
+int cgroup_limit(const struct cgroup_base *base, struct cgroup *group, const struct cgroup_limits *limits,
                  struct hc_err *err)
 {
     int result = 0;
@@ -156,6 +175,7 @@ int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, con
         result = limit_v2(group->dir[CGROUP_UNIFIED], base->controllers, limits, err);
     else if (base->mode != CGROUP_NONE)
         result = limit_v1(group, limits, err);
+    group->background = false;
     return result < 0 ? hc_err_context(err, "control group %s", group->name) : 0;
 }
 
@@ -164,7 +184,7 @@ int cgroup_weigh(const struct cgroup_base *base, uint64_t cpu_shares, struct hc_
     int result = 0;
     if (base->mode == CGROUP_V2)
         result = put_weight(base->dir[CGROUP_UNIFIED], cpu_shares, err);
-    else if (base->dir[CGROUP_CPU] >= 0)
+    else if (base->dir[CGROUP_CPU] >= 0 && cpu_shares != CGROUP_ORDINARY_SHARES)
         result = put_shares(base->dir[CGROUP_CPU], cpu_shares, err);
     return result;
 }

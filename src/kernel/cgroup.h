@@ -21,12 +21,15 @@ enum cgroup_mode { CGROUP_NONE, CGROUP_V1, CGROUP_HYBRID, CGROUP_V2 };
 /* One folder each. Version 2 uses the first alone. */
 enum cgroup_slot { CGROUP_UNIFIED, CGROUP_MEMORY, CGROUP_CPU, CGROUP_PIDS, CGROUP_CPUACCT, CGROUP_SLOTS };
 
+enum { CGROUP_ORDINARY_SHARES = 1024 };
+
 enum cgroup_controller { CGROUP_HAS_MEMORY = 1, CGROUP_HAS_CPU = 2, CGROUP_HAS_PIDS = 4, CGROUP_HAS_ALL = 7 };
 
 struct cgroup_base {
     enum cgroup_mode mode;
     uint32_t controllers;  /* enum cgroup_controller: what can be enforced */
     int dir[CGROUP_SLOTS]; /* the base folder; -1 where not used */
+    char ready[32];        /* the name of a group that the keeper has made beforehand, for the first cell; "": none */
     char why[256];         /* when controllers is not CGROUP_HAS_ALL: what is in the way */
     char remedy[256];
 };
@@ -34,6 +37,7 @@ struct cgroup_base {
 struct cgroup {
     char name[32];
     int dir[CGROUP_SLOTS];
+    bool background; /* it has the least weight: cgroup_background */
 };
 
 struct cgroup_limits {
@@ -52,14 +56,25 @@ struct cgroup_stats {
 };
 
 void cgroup_base_init(struct cgroup_base *base);
+const char *cgroup_slot_word(int slot);              /* "memory", … */
 const char *cgroup_mode_word(enum cgroup_mode mode); /* "none", "v1", "hybrid", "v2" */
 
 /* keeper */
+/* For one that stays: a process that is alone in a delegated group of version 2 moves into a leaf of it, so that a base
+ * can be made there. Any other stays where it is. */
+void cgroup_settle(void);
 struct cgroup_keeper; /* what the keeper must remember in order to remove the base */
 /* Clears what dead keepers left, then makes the base and gives it to `owner`. Succeeds with mode CGROUP_NONE and a
  * reason in base->why when this machine gives us none: it is for the caller to refuse. */
 int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **out,
                      struct hc_err *err);
+/* What cgroup_base_open has left: the parts that nobody must be born into, and the group of the first cell. The warden
+ * can be made meanwhile. `keeper` may be NULL. */
+void cgroup_base_complete(struct cgroup_base *base, struct cgroup_keeper *keeper);
+/* Where the base is, as a path. 0; -ENOENT when it has no part in this slot. */
+int cgroup_base_path(const struct cgroup_keeper *keeper, int slot, char *path, size_t size);
+/* Whether that is what an fd is of: something may be mounted over the path. */
+bool cgroup_base_is(const struct cgroup_keeper *keeper, int slot, int fd);
 /* Removes the base and everything below it, ending what still lives there. NULL is fine. */
 void cgroup_base_close(struct cgroup_base *base, struct cgroup_keeper *keeper);
 /* The folder, in version 2 or hybrid, that the warden must be born into (CLONE_INTO_CGROUP): to place a process in a
@@ -68,8 +83,11 @@ int cgroup_warden_fd(const struct cgroup_keeper *keeper);
 
 /* warden */
 int cgroup_create(const struct cgroup_base *base, const char *name, struct cgroup *group, struct hc_err *err);
-int cgroup_limit(const struct cgroup_base *base, const struct cgroup *group, const struct cgroup_limits *limits,
+int cgroup_limit(const struct cgroup_base *base, struct cgroup *group, const struct cgroup_limits *limits,
                  struct hc_err *err);
+/* The least weight there is, for what nobody waits for yet; or the ordinary one again. Where that cannot be had,
+ * nothing changes. */
+void cgroup_background(const struct cgroup_base *base, struct cgroup *group, bool on);
 /* The weight of the whole base among its neighbours. */
 int cgroup_weigh(const struct cgroup_base *base, uint64_t cpu_shares, struct hc_err *err);
 /* For clone3(CLONE_INTO_CGROUP); -1 where there is no version 2. */

@@ -5,7 +5,8 @@
  * Where the base goes. Version 1: below our own group in each hierarchy, so that whatever limits us limits the cells.
  * Version 2: below our own group too, if we may hand out controllers there, which the kernel allows only in a group
  * without processes of its own; that is the case for the root group, and for a delegated group once we have stepped
- * aside into a leaf of it. Real root on a machine whose own group is taken (a login session) uses the top of the tree.
+ * aside into a leaf of it; a server does so when it starts (cgroup_settle), and then it is the group above. Real root
+ * on a machine whose own group is taken (a login session) uses the top of the tree.
  */
 #include "kernel/cgroup.h"
 
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
@@ -33,6 +35,9 @@ struct cgroup_keeper {
     int lock;                 /* holds the flock for as long as we live */
     int warden;               /* base/warden, version 2 */
     bool stepped_aside;       /* our own process is in base/caller */
+    uid_t owner;              /* whom it is given to; -1: nobody */
+    gid_t group;
+    int left; /* version 1: the first slot that cgroup_base_open did not look at */
 };
 
 static int open_group(const struct hierarchy *hierarchy, const char *path)
@@ -168,7 +173,7 @@ static int claim(struct cgroup_keeper *keeper, int slot)
     return result;
 }
 
-static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int slot, uid_t owner, gid_t group)
+static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int slot)
 {
     int result = 0;
     if (keeper->lock < 0)
@@ -180,7 +185,7 @@ static int make_base(struct cgroup_base *base, struct cgroup_keeper *keeper, int
     base->dir[slot] = openat(keeper->parent[slot], keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base->dir[slot] < 0)
         return -errno;
-    return owner == (uid_t)-1 ? 0 : give(base->dir[slot], slot, owner, group);
+    return keeper->owner == (uid_t)-1 ? 0 : give(base->dir[slot], slot, keeper->owner, keeper->group);
 }
 
 static uint32_t listed_controllers(int dir, const char *file)
@@ -223,6 +228,11 @@ static int choose_v2_parent(const struct hierarchy *hierarchy, bool *crowded)
         if (result == 0)
             return HC_TAKE_FD(own);
         *crowded = result == -EBUSY;
+        hc_cleanup_fd int above = cgroup_is_delegated(own) ? -1 : openat(own, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (above >= 0 && cgroup_is_delegated(above) && hand_on(above) == 0) {
+            *crowded = false;
+            return HC_TAKE_FD(above);
+        }
     }
     hc_cleanup_fd int top = open_group(hierarchy, "/");
     if (top >= 0 && faccessat(top, "cgroup.procs", W_OK, AT_EACCESS) == 0 && hand_on(top) == 0) {
@@ -259,8 +269,7 @@ static int step_aside(struct cgroup_base *base, struct cgroup_keeper *keeper)
     return hand_on(keeper->parent[CGROUP_UNIFIED]);
 }
 
-static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,
-                   gid_t group)
+static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found)
 {
     bool crowded;
     int parent = choose_v2_parent(&found[CGROUP_UNIFIED], &crowded);
@@ -270,12 +279,13 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
         return parent;
     }
     keeper->parent[CGROUP_UNIFIED] = parent;
-    int result = make_base(base, keeper, CGROUP_UNIFIED, owner, group);
+    int result = make_base(base, keeper, CGROUP_UNIFIED);
     if (result == 0 && crowded)
         result = step_aside(base, keeper);
     if (result == 0)
         result = hc_write_file_at(base->dir[CGROUP_UNIFIED], "cgroup.subtree_control", "+memory +cpu +pids");
-    if (result == 0 && owner != (uid_t)-1 && fchownat(base->dir[CGROUP_UNIFIED], "cpu.weight", owner, group, 0) < 0)
+    if (result == 0 && keeper->owner != (uid_t)-1 &&
+        fchownat(base->dir[CGROUP_UNIFIED], "cpu.weight", keeper->owner, keeper->group, 0) < 0)
         result = -errno;
     if (result < 0) {
         snprintf(base->why, sizeof base->why, "cannot make control groups in %.120s: %.40s%s",
@@ -304,32 +314,40 @@ static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy
     }
 }
 
-static int open_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found, uid_t owner,
-                   gid_t group)
+/* One part of version 1; what cannot be had is left out, with the reason in base->why. */
+static int add_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, int slot)
 {
     static const uint32_t bits[CGROUP_SLOTS] = {0, CGROUP_HAS_MEMORY, CGROUP_HAS_CPU, CGROUP_HAS_PIDS, 0};
-    open_v1_parents(keeper, found);
-    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
-        int result = keeper->parent[slot] < 0 ? -EACCES : make_base(base, keeper, slot, owner, group);
-        if (result == 0) {
-            base->controllers |= bits[slot];
-            continue;
-        }
-        if (found[slot].found && bits[slot])
-            snprintf(base->why, sizeof base->why, "cannot make a control group in %.80s%.80s: %s", found[slot].mount,
-                     found[slot].own, strerror(-result));
-        if (base->dir[slot] >= 0)
-            unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
-        base->dir[slot] = hc_close(base->dir[slot]);
-        keeper->parent[slot] = hc_close(keeper->parent[slot]);
+    int result = keeper->parent[slot] < 0 ? -EACCES : make_base(base, keeper, slot);
+    if (result == 0) {
+        base->controllers |= bits[slot];
+        return 0;
     }
-    if (base->controllers == 0)
-        return -EACCES;
-    base->mode = base->dir[CGROUP_UNIFIED] >= 0 ? CGROUP_HYBRID : CGROUP_V1;
-    return 0;
+    if (keeper->parent[slot] >= 0 && bits[slot])
+        snprintf(base->why, sizeof base->why, "cannot make a control group in the %s hierarchy: %s",
+                 cgroup_slot_word(slot), strerror(-result));
+    if (base->dir[slot] >= 0)
+        unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
+    base->dir[slot] = hc_close(base->dir[slot]);
+    keeper->parent[slot] = hc_close(keeper->parent[slot]);
+    return result;
 }
 
-static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keeper, uid_t owner, gid_t group)
+/* The first part is enough to begin with: it carries the lock, and on a hybrid host it is the one to be born into. */
+static int open_v1(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found)
+{
+    open_v1_parents(keeper, found);
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
+        if (!found[slot].found || add_v1(base, keeper, slot) < 0)
+            continue;
+        keeper->left = slot + 1;
+        base->mode = base->dir[CGROUP_UNIFIED] >= 0 ? CGROUP_HYBRID : CGROUP_V1;
+        return 0;
+    }
+    return -EACCES;
+}
+
+static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keeper)
 {
     int dir = base->dir[CGROUP_UNIFIED];
     if (dir < 0)
@@ -339,7 +357,7 @@ static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keep
     keeper->warden = openat(dir, "warden", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (keeper->warden < 0)
         return -errno;
-    return owner == (uid_t)-1 ? 0 : give(keeper->warden, CGROUP_UNIFIED, owner, group);
+    return keeper->owner == (uid_t)-1 ? 0 : give(keeper->warden, CGROUP_UNIFIED, keeper->owner, keeper->group);
 }
 
 static void say_remedy(struct cgroup_base *base)
@@ -366,6 +384,9 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     }
     keeper->lock = keeper->warden = -1;
+    keeper->left = CGROUP_SLOTS;
+    keeper->owner = owner;
+    keeper->group = group;
     for (int slot = 0; slot < CGROUP_SLOTS; slot++)
         keeper->parent[slot] = -1;
     struct timespec now;
@@ -377,14 +398,15 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
     int result = -ENOENT;
     bool v1 = found[CGROUP_MEMORY].found || found[CGROUP_CPU].found || found[CGROUP_PIDS].found;
     if (v1)
-        result = open_v1(base, keeper, found, owner, group);
+        result = open_v1(base, keeper, found);
     else if (found[CGROUP_UNIFIED].found)
-        result = open_v2(base, keeper, found, owner, group);
+        result = open_v2(base, keeper, found);
     else
         snprintf(base->why, sizeof base->why, "no control group file system is mounted");
     if (result == 0)
-        result = open_warden_leaf(base, keeper, owner, group);
-    say_remedy(base);
+        result = open_warden_leaf(base, keeper);
+    if (result < 0)
+        say_remedy(base);
     free(found);
     if (result < 0) {
         char why[sizeof base->why], remedy[sizeof base->remedy];
@@ -397,6 +419,60 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
     }
     *out = keeper;
     return 0;
+}
+
+/* Made as its owner, so that the files in it are the owner's as well. Where that fails the warden makes its own. */
+static void make_ready(struct cgroup_base *base, const struct cgroup_keeper *keeper)
+{
+    static const char name[] = "cell0";
+    bool give_away = keeper->owner != (uid_t)-1;
+    int failed = 0;
+    if (give_away) {
+        setfsgid(keeper->group);
+        setfsuid(keeper->owner);
+    }
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        if (base->dir[slot] >= 0 && mkdirat(base->dir[slot], name, 0755) < 0)
+            failed = errno;
+    if (give_away) {
+        setfsuid(0);
+        setfsgid(0);
+    }
+    if (!failed)
+        snprintf(base->ready, sizeof base->ready, "%s", name);
+}
+
+void cgroup_base_complete(struct cgroup_base *base, struct cgroup_keeper *keeper)
+{
+    for (int slot = keeper ? keeper->left : CGROUP_SLOTS; slot < CGROUP_SLOTS; slot++)
+        (void)add_v1(base, keeper, slot); /* what is missing is said in base->why */
+    if (!keeper || base->controllers == 0)
+        base->mode = CGROUP_NONE;
+    else
+        make_ready(base, keeper);
+    say_remedy(base);
+}
+
+int cgroup_base_path(const struct cgroup_keeper *keeper, int slot, char *path, size_t size)
+{
+    if (!keeper || keeper->parent[slot] < 0)
+        return -ENOENT;
+    char link[32];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", keeper->parent[slot]);
+    ssize_t length = readlink(link, path, size);
+    if (length < 0)
+        return -errno;
+    if ((size_t)length + strlen(keeper->name) + 2 > size)
+        return -ENAMETOOLONG;
+    snprintf(path + length, size - (size_t)length, "%s%s", length > 1 ? "/" : "", keeper->name);
+    return 0;
+}
+
+bool cgroup_base_is(const struct cgroup_keeper *keeper, int slot, int fd)
+{
+    struct stat here, there;
+    return fstat(fd, &here) == 0 && fstatat(keeper->parent[slot], keeper->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
 int cgroup_warden_fd(const struct cgroup_keeper *keeper)

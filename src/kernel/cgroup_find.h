@@ -13,5 +13,7 @@ struct hierarchy {
 
 /* `found`: CGROUP_SLOTS of them, all zero. What is not there stays so. */
 void cgroup_find(struct hierarchy *found);
+/* Whether systemd says that the group is ours to divide. */
+bool cgroup_is_delegated(int dir);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Built and run at build time: turns the table in syscalls.h into a BPF program and prints it as a C header. The filter
+ * Built and run at build time: turns the table in syscalls.h (or another, by
+ * -DSYSCALL_TABLE) into a BPF program and prints it as a C header. The filter
  * is thus compiled once for each build; loading it at run time is one system call, and the programs that load it carry
  * no compiler.
  *
@@ -21,6 +22,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifndef SYSCALL_TABLE
+#define SYSCALL_TABLE "kernel/syscalls.h"
+#endif
 
 #if defined(__x86_64__)
 #define OUR_ARCH AUDIT_ARCH_X86_64
@@ -49,7 +54,7 @@ static const struct rule rules[] = {
 #define DENY_EQ(name, arg, value, error) {RULE_DENY_EQ, #name, arg, 0, value, error},
 #define ONLY_EQ(name, arg, value, error) {RULE_ONLY_EQ, #name, arg, 0, value, error},
 #define DENY_CREATE(name, flags, mode, mask) {RULE_DENY_CREATE, #name, flags, mode, mask, EPERM},
-#include "kernel/syscalls.h"
+#include SYSCALL_TABLE
 };
 enum { RULES = sizeof rules / sizeof *rules, MAX_CODE = 4096 };
 
@@ -229,7 +234,7 @@ int main(void)
     answer(&program, SECCOMP_RET_KILL_PROCESS);
     emit_search(&program, ranges, range_count);
 
-    printf("/* Made by seccomp_gen from kernel/syscalls.h: %zu calls. */\n", count);
+    printf("/* Made by seccomp_gen from %s: %zu calls. */\n", SYSCALL_TABLE, count);
     printf("static const struct sock_filter seccomp_filter[] = {\n");
     for (size_t i = 0; i < program.length; i++) {
         const struct sock_filter *code = &program.code[i];

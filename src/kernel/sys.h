@@ -62,6 +62,14 @@ static inline int hc_mount_setattr(int dir, const char *path, unsigned flags, co
 {
     return (int)syscall(442 /* mount_setattr */, dir, path, flags, attr, sizeof *attr);
 }
+/* Nothing above `dir`, no symlink on the way, no other mount. */
+static inline int hc_open_beneath(int dir, const char *path, uint64_t flags)
+{
+    struct {
+        uint64_t flags, mode, resolve;
+    } how = {flags, 0, 0x08 | 0x04 | 0x02 | 0x01 /* RESOLVE_BENEATH, _NO_SYMLINKS, _NO_MAGICLINKS, _NO_XDEV */};
+    return (int)syscall(437 /* openat2 */, dir, path, &how, sizeof how);
+}
 static inline int hc_close_range(unsigned first, unsigned last, unsigned flags)
 {
     return (int)syscall(436 /* close_range */, first, last, flags);

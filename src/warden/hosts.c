@@ -10,7 +10,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { FIRST_GUEST = 2 }; /* the first cell's guest, in the warden's user namespace: see cell_begin */
+/* The guest of a slot, in the warden's user namespace: see cell_begin. */
+static uint64_t guest_of(uint32_t slot)
+{
+    return 2 + 2 * (uint64_t)slot;
+}
 
 /* A user namespace whose maps say: what is `from` on the disk is `to` here. It needs a process only until its fd is
  * open. */
@@ -40,7 +44,7 @@ static int map_namespace(uid_t from_uid, gid_t from_gid, uint64_t to_uid, uint64
     return result;
 }
 
-static int open_host(const char *path, bool writable, const struct uid_plan *uids, struct hc_err *err)
+int hosts_open_one(const char *path, bool writable, const struct uid_plan *uids, uint32_t slot, struct hc_err *err)
 {
     hc_cleanup_fd int tree = hc_open_tree(AT_FDCWD, path, HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);
     struct stat st;
@@ -48,7 +52,7 @@ static int open_host(const char *path, bool writable, const struct uid_plan *uid
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "opening %s", path);
     if (!writable || (st.st_uid != 0 && st.st_gid != 0)) {
         hc_cleanup_fd int space =
-            map_namespace(st.st_uid, st.st_gid, uids->uid_base + FIRST_GUEST, uids->gid_base + FIRST_GUEST);
+            map_namespace(st.st_uid, st.st_gid, uids->uid_base + guest_of(slot), uids->gid_base + guest_of(slot));
         struct hc_mount_attr map = {.attr_set = HC_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)(space < 0 ? 0 : space)};
         if (space >= 0 && hc_mount_setattr(tree, "", AT_EMPTY_PATH | HC_AT_RECURSIVE, &map) < 0 && errno != EINVAL &&
             errno != EPERM)
@@ -64,7 +68,7 @@ static int open_host(const char *path, bool writable, const struct uid_plan *uid
 int hosts_open(const struct image_plan *plan, const struct uid_plan *uids, int *fds, struct hc_err *err)
 {
     for (size_t i = 0; i < plan->host_count; i++) {
-        fds[i] = open_host(plan->host[i], plan->host_writable[i], uids, err);
+        fds[i] = hosts_open_one(plan->host[i], plan->host_writable[i], uids, 0, err);
         if (fds[i] < 0)
             return fds[i];
     }

@@ -10,7 +10,10 @@
 #include "cell/image.h"
 #include "warden/uids.h"
 
-/* Fills fds[i] for each of plan->host with a detached mount. Only for real root; for others the image binds by path. */
+/* One of them, for the cell whose uids are those of `slot`. An fd, or -errno. */
+int hosts_open_one(const char *path, bool writable, const struct uid_plan *uids, uint32_t slot, struct hc_err *err);
+/* Fills fds[i] for each of plan->host with a detached mount for the first cell. Only for real root; for others the
+ * image binds by path. */
 int hosts_open(const struct image_plan *plan, const struct uid_plan *uids, int *fds, struct hc_err *err);
 
 #endif

@@ -4,6 +4,7 @@
  * itself decided, or a counter that rose.
  */
 #include "base/fd.h"
+#include "kernel/later.h"
 #include "kernel/sys.h"
 #include "warden/warden.h"
 #include <stdio.h>
@@ -23,7 +24,7 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
     job->cell = cell;
     job->id = id;
     job->spec = *spec;
-    job->pidfd = job->report = job->oom = -1;
+    job->pidfd = job->report = job->oom = job->door = job->door_inside = -1;
     for (size_t i = 0; i < 5; i++)
         job->fds[i] = i < count ? HC_TAKE_FD(fds[i]) : -1;
     job->next = cell->jobs;
@@ -37,8 +38,9 @@ static void close_fds(struct held_job *job)
         job->fds[i] = hc_close(job->fds[i]);
 }
 
-static void job_free(struct held_job *job)
+void job_free(struct held_job *job)
 {
+    warm_forget(job);
     for (struct held_job **at = &job->cell->jobs; *at; at = &(*at)->next)
         if (*at == job) {
             *at = job->next;
@@ -47,14 +49,24 @@ static void job_free(struct held_job *job)
     hc_watch_remove(job->report_watch);
     hc_watch_remove(job->exit_watch);
     hc_watch_remove(job->oom_watch);
+    hc_watch_remove(job->door_watch);
     hc_timer_remove(job->deadline);
     hc_timer_remove(job->cpu_timer);
     hc_timer_remove(job->oom_timer);
     hc_close(job->pidfd);
     hc_close(job->report);
     hc_close(job->oom);
+    hc_close(job->door);
+    hc_close(job->door_inside);
     close_fds(job);
     free(job);
+}
+
+/* Of one that waits for its program the client knows nothing: it has no number, and 0 may be the client's own. */
+static void tell(const struct held_job *job, const struct warden_message *message)
+{
+    if (!job->waiting)
+        warden_say(job->cell->warden, message);
 }
 
 void job_refuse(struct held_job *job, const struct hc_err *err)
@@ -62,7 +74,9 @@ void job_refuse(struct held_job *job, const struct hc_err *err)
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id, .err = *err};
     message.facts.end = JOB_NOT_STARTED;
     message.facts.exit_code = -1;
-    warden_say(job->cell->warden, &message);
+    tell(job, &message);
+    if (job->waiting)
+        primed_lost(job);
     job_free(job);
 }
 
@@ -94,6 +108,7 @@ static void gather(struct held_job *job, const siginfo_t *info, const struct rus
     cgroup_stats(base, job->group, &stats);
     facts->wall = hc_now() - (job->exec_at ? job->exec_at : job->begun);
     facts->started_at = job->exec_at;
+    facts->start = job->start;
     facts->exit_code = info->si_code == CLD_EXITED ? info->si_status : -1;
     facts->signal = info->si_code == CLD_EXITED ? 0 : info->si_status;
     facts->cpu = microseconds(&usage->ru_utime) + microseconds(&usage->ru_stime);
@@ -130,23 +145,45 @@ static void gather(struct held_job *job, const siginfo_t *info, const struct rus
 
 /* ---- events ---- */
 
-/* The child's pipe: end of file when it has exec'ed, an error when it could not. */
+/* The child's pipe: the time at which it began, and an error when it did not after all. */
 static void read_report(struct held_job *job)
 {
     if (job->report < 0)
         return;
-    struct hc_err err;
-    ssize_t count = hc_read_full(job->report, &err, sizeof err);
-    if (count == (ssize_t)sizeof err && err.code > 0) {
-        err.field[sizeof err.field - 1] = err.message[sizeof err.message - 1] = err.remedy[sizeof err.remedy - 1] =
-            '\0';
-        job->err = err;
-    } else if (count == 0 && job->spec.kind == JOB_PROGRAM) {
-        job->exec_at = hc_now();
+    struct {
+        uint64_t time;
+        struct hc_err err;
+    } report;
+    ssize_t count = hc_read_full(job->report, &report, sizeof report);
+    struct hc_err *err = &report.err;
+    if (count == (ssize_t)sizeof *err) { /* it failed before it began */
+        memmove(err, &report, sizeof *err);
+        count = sizeof report;
+    }
+    if (count == (ssize_t)sizeof report && err->code > 0) {
+        err->field[sizeof err->field - 1] = err->message[sizeof err->message - 1] =
+            err->remedy[sizeof err->remedy - 1] = '\0';
+        job->err = *err;
+    } else if (count == (ssize_t)sizeof report.time && job->spec.kind == JOB_PROGRAM) {
+        /* Its own clock, within what can be true: a guest has no say in it, and yet. */
+        uint64_t now = hc_now();
+        job->exec_at = report.time >= job->begun && report.time <= now ? report.time : now;
     }
     hc_watch_remove(job->report_watch);
     job->report_watch = NULL;
     job->report = hc_close(job->report);
+}
+
+/* The mount namespaces, ours and the cell's, outlive us for a moment: nobody has to wait while they are taken apart. */
+static void leave_for_later(const struct held_cell *cell)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)cell->cell.pid);
+    int fds[2] = {open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC), open(path, O_RDONLY | O_CLOEXEC)};
+    if (fds[0] >= 0 && fds[1] >= 0)
+        (void)hc_later_add(cell->warden->later, fds, 2); /* without it we wait as usual */
+    hc_close(fds[0]);
+    hc_close(fds[1]);
 }
 
 static void on_deadline(struct hc_loop *loop, void *data);
@@ -158,6 +195,9 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
     read_report(job);
     if (job->err.code)
         return; /* its end follows at once */
+    close_fds(job);
+    if (job->waiting)
+        pool_changed(job->cell->warden); /* the next one's turn */
     if (job->deadline &&
         job->exec_at) { /* the program has its whole time: entering the cell and unpacking files was ours */
         hc_timer_remove(job->deadline);
@@ -165,9 +205,30 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
         if (!job->deadline)
             job_end(job, JOB_TIMED_OUT);
     }
-    struct warden_message message = {.type = WARDEN_JOB_STARTED, .cell = job->cell->id, .job = job->id};
-    message.facts.started_at = job->exec_at;
-    warden_say(job->cell->warden, &message);
+    if (job->cell->verbose) {
+        struct warden_message message = {.type = WARDEN_JOB_STARTED, .cell = job->cell->id, .job = job->id};
+        message.facts.started_at = job->exec_at;
+        message.facts.start = job->start;
+        tell(job, &message);
+    }
+    if (job->spec.final && job->cell->warden->later >= 0)
+        leave_for_later(job->cell);
+}
+
+/* A program that waited, and died before it had begun with what it was given: a cold start takes its place. */
+static bool start_again(struct held_job *job)
+{
+    if (!job->again || job->exec_at || job->err.code || job->end != JOB_EXITED || job->cell->state != HELD_READY)
+        return false;
+    hc_watch_remove(job->exit_watch);
+    hc_timer_remove(job->deadline);
+    hc_timer_remove(job->cpu_timer);
+    job->exit_watch = NULL;
+    job->deadline = job->cpu_timer = NULL;
+    job->pidfd = hc_close(job->pidfd);
+    job->again = job->running = false;
+    job_enter_cold(job);
+    return true;
 }
 
 static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
@@ -179,6 +240,8 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, &usage) < 0 || info.si_pid == 0)
         return;
     read_report(job);
+    if (start_again(job))
+        return;
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id};
     gather(job, &info, &usage, &message.facts);
     if (job->err.code) {
@@ -189,17 +252,21 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
         message.facts.end = JOB_NOT_STARTED;
     }
     struct held_cell *cell = job->cell;
-    bool last = job->spec.last;
+    bool last = job->spec.last, told = !job->spec.untold;
+    if (job->waiting)
+        primed_lost(job);
     message.job_spec.last = last;
     message.job_spec.final = job->spec.final;
-    warden_say(cell->warden, &message);
+    tell(job, &message);
     if (job->spec.final)
         _exit(0); /* as pid 1: the kernel ends the cell, and our parent hears of us when nothing is left of it */
     job_free(job);
-    if (last)
-        supervise_destroy(cell->warden, cell->id);
+    struct warden *warden = cell->warden;
+    if (last && cell->id) /* one whose client has gone is on its way out */
+        supervise_destroy(warden, cell->id, told);
     else
         supervise_check_gone(cell);
+    pool_rest(warden);
 }
 
 static void on_deadline(struct hc_loop *loop, void *data)
@@ -261,7 +328,8 @@ static void on_oom(struct hc_loop *loop, int fd, uint32_t events, void *data)
 
 /* ---- start ---- */
 
-static int choose_group(struct held_job *job, struct hc_err *err)
+/* The job's limits, in force for its group, and the count of what is its own from now on. */
+int job_limit(struct held_job *job, struct hc_err *err)
 {
     struct held_cell *cell = job->cell;
     const struct cgroup_base *base = &cell->warden->host.cgroups;
@@ -270,10 +338,24 @@ static int choose_group(struct held_job *job, struct hc_err *err)
                                    .cpu_milli = job->spec.limits.cpu_milli,
                                    .cpu_shares = job->spec.limits.cpu_shares,
                                    .pids = job->spec.limits.pids};
+    if (job->group == &cell->cell.group)
+        limits.pids++; /* pid 1 of the cell is in there */
+    int result = cgroup_limit(base, job->group, &limits, err);
+    if (result == 0 && job->spec.final) /* alone in its base, which is what competes with other hotcells */
+        result = cgroup_weigh(base, limits.cpu_shares, err);
+    if (result == 0 &&
+        (job->group == &cell->cell.group || job->waiting)) /* its builder, or booting, was counted there */
+        cgroup_cpu(base, job->group, &job->before);
+    return result;
+}
+
+static int choose_group(struct held_job *job, struct hc_err *err)
+{
+    struct held_cell *cell = job->cell;
+    const struct cgroup_base *base = &cell->warden->host.cgroups;
     if (!cell->used) {
         cell->used = true;
         job->group = &cell->cell.group;
-        limits.pids++; /* pid 1 of the cell is in there */
     } else {
         if (cell->spare_count == CELL_MAX_JOBS)
             return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "too many jobs in one cell");
@@ -286,13 +368,11 @@ static int choose_group(struct held_job *job, struct hc_err *err)
         cell->spare_count++;
         job->group = group;
     }
-    int result = cgroup_limit(base, job->group, &limits, err);
-    if (result == 0 && job->spec.final) /* alone in its base, which is what competes with other hotcells */
-        result = cgroup_weigh(base, limits.cpu_shares, err);
+    int result = job_limit(job, err);
     if (result < 0)
         return result;
-    if (job->group == &cell->cell.group) /* its builder was counted there */
-        cgroup_cpu(base, job->group, &job->before);
+    if (job->waiting)
+        cgroup_background(base, job->group, true);
     job->oom = cgroup_oom_fd(base, job->group);
     if (job->oom < -1)
         return hc_fail_errno(err, HC_CLASS_HOST, -job->oom, "watching the memory of the job");
@@ -304,9 +384,10 @@ static int watch(struct held_job *job, struct hc_err *err)
     struct hc_loop *loop = job->cell->warden->loop;
     const struct job_limits *limits = &job->spec.limits;
     job->report_watch = hc_loop_watch(loop, job->report, EPOLLIN, on_report, job);
-    job->exit_watch = hc_loop_watch(loop, job->pidfd, EPOLLIN, on_job_exit, job);
+    if (!job->exit_watch) /* one that waited is watched already */
+        job->exit_watch = hc_loop_watch(loop, job->pidfd, EPOLLIN, on_job_exit, job);
     bool good = job->report_watch && job->exit_watch;
-    if (good && job->oom >= 0)
+    if (good && job->oom >= 0 && !job->oom_watch)
         good = (job->oom_watch = hc_loop_watch(loop, job->oom, EPOLLIN, on_oom, job)) != NULL;
     if (good && limits->wall)
         good = (job->deadline = hc_loop_timer(loop, job->begun + limits->wall, on_deadline, job)) != NULL;
@@ -319,36 +400,76 @@ static int watch(struct held_job *job, struct hc_err *err)
     return good ? 0 : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
 }
 
-void job_begin(struct held_job *job)
+void job_entered(struct held_job *job)
 {
-    struct warden *warden = job->cell->warden;
     struct hc_err err = {0};
-    int result = choose_group(job, &err);
-    if (result == 0) {
-        struct cell_job entry = {.kind = job->spec.kind == JOB_COLLECT ? CELL_JOB_COLLECT : CELL_JOB_PROGRAM,
-                                 .sweep = job->spec.sweep,
-                                 .argc = job->spec.argc,
-                                 .envc = job->spec.envc,
-                                 .limits = job->spec.limits,
-                                 .collect_limit = job->spec.collect_limit,
-                                 .input = job->fds[0],
-                                 .output = job->fds[1],
-                                 .error = job->fds[2],
-                                 .block = job->fds[3],
-                                 .files = job->fds[4]};
-        job->begun = hc_now();
-        result =
-            cell_enter(&warden->host, &job->cell->cell, job->group, &entry, &job->pid, &job->pidfd, &job->report, &err);
-    }
-    close_fds(job);
-    if (result < 0) {
-        job_refuse(job, &err);
-        return;
-    }
+    if (!job->again)
+        close_fds(job);
     job->running = true;
     if (watch(job, &err) == 0)
         return;
     /* It runs and cannot be watched: nothing is left but to end it, and its warden with it. */
     cell_kill(&job->cell->cell);
     _exit(125);
+}
+
+static struct cell_job entry_of(const struct held_job *job)
+{
+    return (struct cell_job){.kind = job->spec.kind == JOB_COLLECT ? CELL_JOB_COLLECT : CELL_JOB_PROGRAM,
+                             /* what waits in the cell is not what it is to find there */
+                             .sweep = job->spec.sweep || (job->cell->warm && !job->waiting),
+                             .resize = job->cell->resize,
+                             .limits = job->spec.limits,
+                             .collect_limit = job->spec.collect_limit,
+                             .input = job->fds[0],
+                             .output = job->fds[1],
+                             .error = job->fds[2],
+                             .block = job->fds[3],
+                             .files = job->fds[4],
+                             .files_from_root = job->spec.has_files == JOB_FILES_ROOT,
+                             .door = job->door_inside};
+}
+
+void job_enter_cold(struct held_job *job)
+{
+    struct held_cell *cell = job->cell;
+    struct hc_err err = {0};
+    struct cell_job entry = entry_of(job);
+    if (job->waiting && cell->warm->spec.kind == WARM_ZYGOTE) { /* only a zygote's child can wait for a zygote's work */
+        hc_fail(&err, HC_CLASS_OURS, EAGAIN, "there is no zygote");
+        job_refuse(job, &err);
+        return;
+    }
+    if (job->spec.kind == JOB_COLLECT &&
+        primed_sweep(cell, job->group)) /* what waits for the next stage is no leftover */
+        entry.sweep = false;
+    job->start = START_COLD;
+    job->report = hc_close(job->report); /* of an entry that did not come about */
+    job->begun = hc_now();
+    if (cell_enter(&cell->warden->host, &cell->cell, job->group, &entry, &job->pid, &job->pidfd, &job->report, &err) <
+        0) {
+        job_refuse(job, &err);
+        return;
+    }
+    cell->resize = false;
+    job->door_inside = hc_close(job->door_inside);
+    job_entered(job);
+}
+
+void job_begin(struct held_job *job)
+{
+    struct hc_err err = {0};
+    if (job->spec.warm && job->cell->warm && primed_begin(job))
+        return;
+    if (choose_group(job, &err) < 0) {
+        job_refuse(job, &err);
+        return;
+    }
+    job->begun = hc_now();
+    if (job->spec.warm && job->spec.kind == JOB_PROGRAM) {
+        struct cell_job entry = entry_of(job);
+        if (warm_enter(job, &entry))
+            return;
+    }
+    job_enter_cold(job);
 }

@@ -1,21 +1,14 @@
 /*
  * The keeper: what happens with the privileges that hotcell was started with. It chooses a uid range, makes the control
  * groups, starts the warden in a user namespace of its own, and stays, only to clear away when the warden has gone. It
- * reads nothing from outside.
+ * reads nothing from outside. This is the keeper of one engine; a server has one of its own (serve/).
  */
 #ifndef HC_WARDEN_KEEPER_H
 #define HC_WARDEN_KEEPER_H
 
-#include "cell/image.h"
-#include "warden/proto.h"
+#include "warden/custody.h"
 #include <stdint.h>
 #include <sys/types.h>
-
-struct keeper_plan {
-    struct image_plan image;
-    uint64_t uid_base, uid_count; /* 0: pick */
-    const char *libexec;          /* the folder of hotcell-warden and hotcell-init */
-};
 
 struct keeper {
     pid_t pid;

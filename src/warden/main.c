@@ -2,7 +2,8 @@
  * hotcell-warden: owns the cells. It was exec'ed by the keeper's child inside a user namespace of hotcell's own, as
  * root there and nobody outside, with the root that image.c built, as pid 1 of a pid namespace: when it dies, for
  * whatever reason, the kernel ends every cell. It reads fixed-size messages from fd 3 and never text from outside. When
- * its client goes away, it ends all cells, then itself.
+ * its client goes away, it ends all cells, then itself; or, as a service, waits for the next one, which the keeper
+ * sends, and ends when the keeper does.
  */
 #include "base/fd.h"
 #include "kernel/landlock.h"
@@ -17,7 +18,7 @@
 
 void warden_say(struct warden *warden, const struct warden_message *message)
 {
-    if (warden->client < 0)
+    if (warden->client < 0 || (message->cell == 0 && message->type != WARDEN_HELLO && message->type != WARDEN_POOL))
         return;
     struct warden_message copy = *message;
     copy.protocol = WARDEN_PROTOCOL;
@@ -34,15 +35,46 @@ void warden_check_done(struct warden *warden)
         exit(0);
 }
 
-static void close_down(struct warden *warden)
+static void on_client(struct hc_loop *loop, int fd, uint32_t events, void *data);
+
+static void drop_client(struct warden *warden)
 {
-    if (warden->closing)
-        return;
-    warden->closing = true;
     hc_watch_remove(warden->client_watch);
     warden->client_watch = NULL;
     warden->client = hc_close(warden->client);
-    supervise_end_all(warden);
+    for (struct held_cell *cell = warden->cells; cell; cell = cell->next)
+        cell->id = 0; /* the next client's numbers are its own */
+    supervise_end(warden, warden->closing);
+}
+
+static void close_down(struct warden *warden)
+{
+    if (!warden->closing) {
+        warden->closing = true;
+        warm_end(warden);
+        pool_end(warden);
+        drop_client(warden);
+    }
+}
+
+static void lose_client(struct warden *warden)
+{
+    if (warden->service)
+        drop_client(warden);
+    else
+        close_down(warden);
+}
+
+/* The cells of the client before are on their way out; their last words go to nobody. */
+static void take_client(struct warden *warden, int socket)
+{
+    drop_client(warden);
+    warden->client = socket;
+    struct warden_message hello = warden->hello;
+    warden_say(warden, &hello);
+    warden->client_watch = hc_loop_watch(warden->loop, socket, EPOLLIN, on_client, warden);
+    if (!warden->client_watch)
+        _exit(1);
 }
 
 static void dispatch(struct warden *warden, const struct warden_message *message, int *fds, size_t count)
@@ -53,7 +85,7 @@ static void dispatch(struct warden *warden, const struct warden_message *message
         supervise_new_cell(warden, message, count ? fds[0] : -1);
         break;
     case WARDEN_CELL_DESTROY:
-        supervise_destroy(warden, message->cell);
+        supervise_destroy(warden, message->cell, true);
         break;
     case WARDEN_JOB_START:
         supervise_start(warden, message->cell, message->job, &message->job_spec, fds, count);
@@ -63,7 +95,7 @@ static void dispatch(struct warden *warden, const struct warden_message *message
         supervise_kill(warden, message->cell, message->job, message->reason);
         break;
     default: /* not for us: a client that is confused is a client that is gone */
-        close_down(warden);
+        lose_client(warden);
     }
     for (size_t i = used; i < count; i++)
         hc_close(fds[i]);
@@ -86,17 +118,50 @@ static void on_client(struct hc_loop *loop, int fd, uint32_t events, void *data)
     if (size > 0)
         for (size_t i = 0; i < count; i++)
             hc_close(fds[i]);
+    lose_client(warden);
+}
+
+/* A service's keeper: a new client, a question whether we are there, or the end. */
+static void on_control(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
+    (void)loop, (void)events;
+    struct warden *warden = data;
+    struct warden_message message;
+    int fds[HC_MAX_FDS];
+    size_t count = 0;
+    ssize_t size = hc_recv_fds(fd, &message, sizeof message, fds, HC_MAX_FDS, &count);
+    if (size == -EAGAIN || size == -EINTR)
+        return;
+    if (size == (ssize_t)sizeof message && message.type == WARDEN_CLIENT && count == 1 && !warden->closing) {
+        take_client(warden, fds[0]);
+        return;
+    }
+    if (size == (ssize_t)sizeof message && message.type == WARDEN_PING && count == 0) {
+        hc_try_send_fds(fd, &message, sizeof message, NULL, 0);
+        return;
+    }
+    if (size == (ssize_t)sizeof message && message.type == WARDEN_POOL && count == 0) {
+        pool_configure(warden, &message.pool_spec);
+        return;
+    }
+    if (size == (ssize_t)sizeof message && message.type == WARDEN_WARM && !warden->closing) {
+        warm_define(warden, &message.warm_spec, fds, count);
+        return;
+    }
+    for (size_t i = 0; size > 0 && i < count; i++)
+        hc_close(fds[i]);
+    hc_watch_remove(warden->control_watch);
+    warden->control_watch = NULL;
     close_down(warden);
 }
 
-/* The keeper's one message: what we have been given. */
+/* The keeper's first message: what we have been given. */
 static int receive_setup(struct warden *warden, struct hc_err *err)
 {
     struct warden_message message; /* its err is no error, but a remark to pass on */
     int fds[HC_MAX_FDS];
     size_t count = 0;
     ssize_t size = hc_recv_fds(WARDEN_SETUP_FD, &message, sizeof message, fds, HC_MAX_FDS, &count);
-    close(WARDEN_SETUP_FD);
     if (size != (ssize_t)sizeof message || message.type != WARDEN_SETUP || message.protocol != WARDEN_PROTOCOL ||
         count < 1)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the warden's setup message is not well-formed");
@@ -104,9 +169,16 @@ static int receive_setup(struct warden *warden, struct hc_err *err)
     cgroup_base_init(base);
     base->mode = message.setup.cgroup_mode;
     base->controllers = message.setup.cgroup_controllers;
+    memcpy(base->ready, message.setup.cgroup_ready, sizeof base->ready);
+    base->ready[sizeof base->ready - 1] = '\0';
     warden->host.init_fd = fds[0];
     size_t next = 1;
     warden->host.spare_net = message.setup.spare_net && next < count ? fds[next++] : -1;
+    warden->service = message.setup.service;
+    if (next < count)
+        *(warden->service ? &warden->hosts : &warden->later) = fds[next++];
+    if (!warden->service)
+        close(WARDEN_SETUP_FD);
     for (int slot = 0; slot < CGROUP_SLOTS; slot++)
         if (message.setup.cgroup_slots & 1u << slot) {
             base->dir[slot] = WARDEN_CGROUP_FD + slot;
@@ -138,13 +210,14 @@ static uint32_t layers(const struct warden *warden)
 
 int main(void)
 {
-    struct warden warden = {.client = WARDEN_CLIENT_FD};
+    struct warden warden = {.client = WARDEN_CLIENT_FD, .hosts = -1, .later = -1};
     struct hc_err err = {0};
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     signal(SIGPIPE, SIG_IGN);
     fcntl(WARDEN_CLIENT_FD, F_SETFD, FD_CLOEXEC);
     fcntl(WARDEN_SETUP_FD, F_SETFD, FD_CLOEXEC);
+    pool_measure(&warden);
     warden.host.landlock = hc_landlock_abi() > 0;
     warden.host.pid_namespace = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     warden.loop = hc_loop_new();
@@ -152,15 +225,17 @@ int main(void)
         hc_fail_errno(&err, HC_CLASS_OURS, errno, "starting the warden");
     else
         receive_setup(&warden, &err);
-    struct warden_message hello = {.type = WARDEN_HELLO, .err = err};
+    warden.hello = (struct warden_message){.type = WARDEN_HELLO, .err = err};
     if (!err.code)
-        hello.isolation = warden.isolation = layers(&warden);
-    hello.setup.cgroup_mode = warden.host.cgroups.mode;
-    warden_say(&warden, &hello);
+        warden.hello.isolation = warden.isolation = layers(&warden);
+    warden.hello.setup.cgroup_mode = warden.host.cgroups.mode;
+    warden_say(&warden, &warden.hello);
     if (err.code)
         return 1;
     warden.client_watch = hc_loop_watch(warden.loop, WARDEN_CLIENT_FD, EPOLLIN, on_client, &warden);
-    if (!warden.client_watch)
+    if (warden.service)
+        warden.control_watch = hc_loop_watch(warden.loop, WARDEN_SETUP_FD, EPOLLIN, on_control, &warden);
+    if (!warden.client_watch || (warden.service && !warden.control_watch))
         return 1;
     for (;;) {
         int result = hc_loop_turn(warden.loop, -1);

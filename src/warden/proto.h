@@ -2,6 +2,9 @@
  * What the warden and its client say to each other: one struct of a fixed size over a SOCK_SEQPACKET pair, with fds
  * beside it. No text from outside is in it; argument lists and files travel as sealed memfds that only the job itself
  * opens, in its cell, as the guest.
+ *
+ * An argument block is a row of words, each NUL-terminated: the number of arguments, the number of variables (both
+ * decimal), the working directory, the arguments, the variables (K=V).
  */
 #ifndef HC_WARDEN_PROTO_H
 #define HC_WARDEN_PROTO_H
@@ -34,17 +37,57 @@ enum isolation_layer {
 
 enum warden_type {
     WARDEN_SETUP =
-        1,        /* keeper →, once, over a socket of its own: what the warden has; fds as struct warden_setup says */
-    WARDEN_HELLO, /* warden → client, once */
+        1, /* keeper →, first, over a socket of its own: what the warden has; fds as struct warden_setup says */
+    WARDEN_HELLO,      /* warden → client, once */
     WARDEN_CELL_NEW,   /* client →: spec; fd, if it has mounts: their array as a sealed memory file */
-    WARDEN_CELL_READY, /* → client, or WARDEN_CELL_FAILED */
+    WARDEN_CELL_READY, /* → client, if it asked for it; or WARDEN_CELL_FAILED */
     WARDEN_CELL_FAILED,
     WARDEN_CELL_DESTROY, /* client →; answered by CELL_GONE */
     WARDEN_CELL_GONE,
     WARDEN_JOB_START,   /* client →: job; fds: stdin, stdout, stderr, argument block, [files] */
-    WARDEN_JOB_STARTED, /* → client: the program was exec'ed */
+    WARDEN_JOB_STARTED, /* → client, if it asked for it: the program was exec'ed */
     WARDEN_JOB_ENDED,   /* → client: facts; or err when it never started */
     WARDEN_JOB_KILL,    /* client →: reason */
+    WARDEN_CLIENT,      /* keeper →, of a service: fd, the socket of a new client, who gets a HELLO */
+    WARDEN_HOST_WANTED, /* → keeper: host, slot; answered alike, with the detached mount as an fd, or err */
+    WARDEN_POOL,        /* keeper →, of a service: pool_spec. → client: pool, whenever it has changed */
+    WARDEN_WARM,        /* keeper →, of a service: warm_spec; fds: an argument block for each of its programs */
+    WARDEN_PING,        /* keeper →, of a service: answered alike, so that one that hangs is noticed */
+};
+
+/* How a job came to be. Nothing about its cell or its seal differs. */
+enum job_start {
+    START_COLD,   /* exec'ed on request */
+    START_WARM,   /* forked from a zygote */
+    START_PRIMED, /* it was waiting, sealed, in a cell of its own */
+};
+
+/* Cells that are built before anybody asks for one. */
+struct pool_spec {
+    uint32_t least, most;  /* how many wait; in between demand decides. most 0: none */
+    struct cell_spec cell; /* what they are. A cell that differs in its disk alone can be had from the pool as well */
+};
+
+enum warm_kind { WARM_ZYGOTE, WARM_PRIMED };
+enum { WARM_MAX_STAGES = 2 };
+
+/* An interpreter that is started before anybody asks for it. Only the keeper defines one: a zygote is trusted. */
+struct warm_spec {
+    uint64_t id;          /* by which jobs ask for it: warm_id of run/warm.h. Never 0 */
+    uint32_t kind;        /* enum warm_kind */
+    uint32_t stages;      /* programs; a primed cell may have one that waits for each stage, a zygote is one */
+    uint32_t eager;       /* start it at once, rather than when first asked for */
+    uint32_t least, most; /* primed: how many wait, once it is in use */
+    uint32_t forks;       /* zygote: replaced after that many */
+    uint64_t age;         /* µs; whatever waits is replaced when it is that old, or ended when nobody asked for it */
+    struct job_limits limits; /* primed: while it waits */
+};
+
+/* The pool as it stands. */
+struct pool_facts {
+    uint32_t ready, building, target; /* cells */
+    uint32_t zygotes, primed;         /* that wait for work */
+    uint64_t hits, misses;            /* cells taken from the pool; cells that could have been */
 };
 
 enum job_end {                    /* what ended it */
@@ -64,13 +107,18 @@ enum job_kind {
                     (cell/archive.h) */
 };
 
+/* Where the fd of files is unpacked: below the working directory; or, what was collected from "/", where it was. */
+enum job_files { JOB_FILES_NONE, JOB_FILES_WORK, JOB_FILES_ROOT };
+
 struct job_spec {
     uint32_t kind;
-    uint32_t has_files;
-    uint32_t sweep; /* first end what earlier jobs left running in the cell */
-    uint32_t last;  /* the cell goes when it ends: nobody has to say so */
-    uint32_t final; /* and so does the warden: the kernel clears its pid namespace faster than any messages could */
-    uint32_t argc, envc; /* in the argument block: cwd, argc words, envc words, each NUL-terminated */
+    uint32_t has_files; /* enum job_files */
+    uint32_t sweep;     /* first end what earlier jobs left running in the cell */
+    uint32_t last;      /* the cell goes when it ends: nobody has to say so */
+    uint32_t untold;    /* and nobody needs to hear when it has gone */
+    uint32_t final;     /* and so does the warden: the kernel clears its pid namespace faster than any messages could */
+    uint32_t stage;     /* which program of a primed cell it is for */
+    uint64_t warm;      /* JOB_PROGRAM: the id of what may stand in for an exec; 0: nothing. Unknown ids start cold */
     struct job_limits limits;
     uint64_t collect_limit; /* JOB_COLLECT: bytes */
 };
@@ -87,29 +135,40 @@ struct job_facts {
     uint64_t oom_kills;     /* of this job */
     uint64_t pids_denied;   /* forks refused by the limit */
     uint64_t cpu_throttled; /* µs */
-    uint64_t started_at;    /* CLOCK_MONOTONIC µs of the exec */
+    uint64_t started_at;    /* CLOCK_MONOTONIC µs of the exec, or of what stood in for it */
+    uint32_t start;         /* enum job_start */
 };
 
 struct warden_setup {
     uint32_t cgroup_mode;        /* enum cgroup_mode */
     uint32_t cgroup_controllers; /* enum cgroup_controller */
+    char cgroup_ready[32];       /* the group that is there for the first cell */
     uint32_t spare_net;          /* an fd of a network namespace for the first cell follows init's */
     uint32_t cgroup_slots;       /* bit n: the base folder of slot n is open as WARDEN_CGROUP_FD + n */
     uint32_t many_uids;          /* 0: one uid is all there is */
     uint32_t may_setgroups;
+    uint32_t service; /* clients come and go. The last fd is for asking the keeper for host folders; without a service
+                         it is for what the keeper is to let go of last (kernel/later.h) */
 };
 
 struct warden_message {
     uint32_t protocol, type;
-    uint64_t cell, job; /* the client's own numbers */
-    uint32_t isolation; /* HELLO: the layers that hold. CELL_NEW: those that must, or there is no cell */
-    uint32_t reason;    /* JOB_KILL: enum job_end */
+    uint64_t cell, job;  /* the client's own numbers */
+    uint32_t isolation;  /* HELLO: the layers that hold. CELL_NEW: those that must, or there is no cell */
+    uint32_t reason;     /* JOB_KILL: enum job_end */
+    uint32_t host, slot; /* HOST_WANTED: which folder, for the cell with which uids */
+    uint64_t warm;       /* CELL_NEW: the cell of a primed one, if there is one; 0: any */
+    uint32_t verbose;    /* CELL_NEW: say CELL_READY, and JOB_STARTED of its jobs. Each message wakes somebody */
+    uint32_t pooled;     /* CELL_READY: it was there already */
     struct warden_setup setup;
     struct hc_err err; /* CELL_FAILED, JOB_ENDED with JOB_NOT_STARTED, a failed HELLO; in a good HELLO (code 0) message
                           and remedy tell why a limit cannot be held here */
     struct cell_spec cell_spec;
     struct job_spec job_spec;
     struct job_facts facts;
+    struct pool_spec pool_spec;
+    struct warm_spec warm_spec;
+    struct pool_facts pool;
 };
 
 #endif

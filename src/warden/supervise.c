@@ -19,7 +19,7 @@ enum { REMOVE_AGAIN_US = 1000 };
 
 static struct held_cell *find_cell(struct warden *warden, uint64_t id)
 {
-    struct held_cell *cell = warden->cells;
+    struct held_cell *cell = id ? warden->cells : NULL;
     while (cell && cell->id != id)
         cell = cell->next;
     return cell;
@@ -61,6 +61,7 @@ static void finish(struct hc_loop *loop, void *data)
     hc_close(cell->cell.pidfd);
     hc_close(cell->cell.report);
     free(cell);
+    pool_changed(warden);
     warden_check_done(warden);
 }
 
@@ -117,7 +118,7 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
     cell->cell.report = hc_close(cell->cell.report);
     if (cell->state != HELD_BUILDING)
         return;
-    if (count != 0) {
+    if (count != 0 || cell->reaped) { /* one that was killed half-way has said nothing */
         if (count != (ssize_t)sizeof err) {
             memset(&err, 0, sizeof err);
             hc_fail(&err, HC_CLASS_OURS, EIO, "the builder of the cell died");
@@ -126,12 +127,21 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
             '\0';
         hc_err_context(&err, "building the cell");
         say_cell(cell->warden, cell->id, WARDEN_CELL_FAILED, &err);
+        if (cell->place != PLACE_CLIENT)
+            pool_failed(cell->warden);
         let_die(cell, JOB_SHUTDOWN, &err);
         supervise_check_gone(cell);
         return;
     }
     cell->state = HELD_READY;
-    say_cell(cell->warden, cell->id, WARDEN_CELL_READY, NULL);
+    if (cell->place == PLACE_PRIMED) {
+        primed_built(cell);
+        return;
+    }
+    if (cell->place == PLACE_POOL)
+        pool_changed(cell->warden);
+    else if (cell->verbose)
+        say_cell(cell->warden, cell->id, WARDEN_CELL_READY, NULL);
     struct held_job *next;
     for (struct held_job *job = cell->jobs; job; job = next) {
         next = job->next;
@@ -165,6 +175,28 @@ static unsigned free_slot(const struct warden *warden)
     return slot;
 }
 
+/* A service's keeper opens each cell's host folders for it alone, shown with the cell's own uids. It is waited for: it
+ * does nothing else that takes time. */
+static int ask_for_hosts(const struct warden *warden, const struct cell_mount *mounts, uint32_t count, unsigned slot,
+                         int *trees, struct hc_err *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct warden_message message = {
+            .protocol = WARDEN_PROTOCOL, .type = WARDEN_HOST_WANTED, .host = mounts[i].host, .slot = slot};
+        size_t received = 0;
+        int result = hc_send_fds(warden->hosts, &message, sizeof message, NULL, 0);
+        ssize_t size =
+            result < 0 ? result : hc_recv_fds(warden->hosts, &message, sizeof message, &trees[i], 1, &received);
+        if (size != (ssize_t)sizeof message || message.type != WARDEN_HOST_WANTED)
+            return hc_fail(err, HC_CLASS_OURS, EPIPE, "the keeper does not answer");
+        if (received != 1) {
+            *err = message.err;
+            return err->code ? -err->code : hc_fail(err, HC_CLASS_OURS, EPROTO, "the keeper gave no folder");
+        }
+    }
+    return 0;
+}
+
 static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, int fd,
                  struct hc_err *err)
 {
@@ -177,10 +209,20 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     char name[32];
     snprintf(name, sizeof name, "cell%llu", (unsigned long long)warden->next_name++);
     unsigned slot = free_slot(warden);
-    result = cell_begin(&warden->host, spec, mounts, slot, name, &cell->cell, err);
+    int trees[CELL_MAX_MOUNTS];
+    for (int i = 0; i < CELL_MAX_MOUNTS; i++)
+        trees[i] = -1;
+    bool asked = warden->hosts >= 0 && warden->host.many_uids && spec->mount_count;
+    if (asked)
+        result = ask_for_hosts(warden, mounts, spec->mount_count, slot, trees, err);
+    if (result == 0)
+        result = cell_begin(&warden->host, spec, mounts, asked ? trees : NULL, slot, name, &cell->cell, err);
+    for (int i = 0; i < CELL_MAX_MOUNTS; i++)
+        hc_close(trees[i]);
     if (cell->cell.pid == 0)
         return result;
     warden->host.spare_net = hc_close(warden->host.spare_net); /* it is that cell's now */
+    cell->born = hc_now();
     cell->next = warden->cells;
     warden->cells = cell;
     cell->report_watch = hc_loop_watch(warden->loop, cell->cell.report, EPOLLIN, on_built, cell);
@@ -192,39 +234,84 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     return result;
 }
 
+/* NULL: err says why, and there is nothing to clear that does not clear itself. */
+static struct held_cell *build(struct warden *warden, const struct cell_spec *spec, int mounts, uint64_t id,
+                               enum held_place place, struct hc_err *err)
+{
+    struct held_cell *cell = calloc(1, sizeof *cell);
+    if (!cell) {
+        hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+        return NULL;
+    }
+    cell->id = id;
+    cell->place = place;
+    cell->warden = warden;
+    cell_init(&cell->cell);
+    if (begin(warden, cell, spec, mounts, err) == 0)
+        return cell;
+    if (cell->cell.pid == 0)
+        free(cell);
+    else
+        cell->id = 0; /* it fails now, and goes by itself */
+    return NULL;
+}
+
+struct held_cell *supervise_build(struct warden *warden, const struct cell_spec *spec, enum held_place place,
+                                  struct hc_err *err)
+{
+    return build(warden, spec, -1, 0, place, err);
+}
+
+/* One that is there, or nearly: the client need not know the difference. */
+static struct held_cell *take(struct warden *warden, const struct warden_message *message)
+{
+    struct held_cell *cell = NULL;
+    if (message->warm)
+        cell = primed_take(warden, message->warm, &message->cell_spec);
+    if (!cell)
+        cell = pool_take(warden, &message->cell_spec);
+    if (!cell)
+        return NULL;
+    cell->id = message->cell;
+    cell->verbose = message->verbose;
+    cell->place = PLACE_CLIENT;
+    if (cell->cell.spec.disk != message->cell_spec.disk || cell->cell.spec.inodes != message->cell_spec.inodes)
+        cell->resize = true;
+    cell->cell.spec = message->cell_spec;
+    if (cell->state == HELD_READY && cell->verbose) {
+        struct warden_message answer = {.type = WARDEN_CELL_READY, .cell = cell->id, .pooled = 1};
+        warden_say(warden, &answer);
+    }
+    return cell;
+}
+
 void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts)
 {
     struct hc_err err = {0};
     uint64_t id = message->cell;
-    if (message->isolation & ~warden->isolation) { /* the client knows from the greeting what is missing */
+    if (message->isolation & ~warden->isolation) /* the client knows from the greeting what is missing */
         hc_fail(&err, HC_CLASS_HOST, EPERM, "a layer that must hold does not");
-        say_cell(warden, id, WARDEN_CELL_FAILED, &err);
+    else if (id == 0 || find_cell(warden, id))
+        hc_fail(&err, HC_CLASS_OURS, EEXIST, "cell %llu cannot be made", (unsigned long long)id);
+    else if (message->cell_spec.mount_count == 0 && cell_spec_check(&message->cell_spec, NULL, &err) == 0 &&
+             take(warden, message))
+        return;
+    struct held_cell *cell = err.code ? NULL : build(warden, &message->cell_spec, mounts, id, PLACE_CLIENT, &err);
+    if (cell) {
+        cell->verbose = message->verbose;
         return;
     }
-    struct held_cell *cell = find_cell(warden, id) ? NULL : calloc(1, sizeof *cell);
-    if (!cell) {
-        hc_fail(&err, HC_CLASS_OURS, ENOMEM, "cell %llu cannot be made", (unsigned long long)id);
-        say_cell(warden, id, WARDEN_CELL_FAILED, &err);
-        return;
-    }
-    cell->id = id;
-    cell->warden = warden;
-    cell_init(&cell->cell);
-    if (begin(warden, cell, &message->cell_spec, mounts, &err) == 0)
-        return;
     say_cell(warden, id, WARDEN_CELL_FAILED, &err);
-    if (cell->cell.pid == 0)
-        free(cell);
 }
 
-void supervise_destroy(struct warden *warden, uint64_t id)
+void supervise_destroy(struct warden *warden, uint64_t id, bool told)
 {
     struct held_cell *cell = find_cell(warden, id);
     if (!cell) {
         say_cell(warden, id, WARDEN_CELL_GONE, NULL);
         return;
     }
-    cell->wanted = true;
+    cell->wanted = cell->wanted || told;
     struct hc_err err = {0};
     hc_fail(&err, HC_CLASS_OURS, ECANCELED, "the cell was destroyed");
     if (cell->state != HELD_DYING)
@@ -242,7 +329,7 @@ void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const 
         result = hc_fail(&err, HC_CLASS_OURS, ENOENT, "there is no such cell");
     if (result == 0 && count != (spec->has_files ? 5u : 4u))
         result = hc_fail(&err, HC_CLASS_OURS, EPROTO, "a job has %u fds, not %zu", spec->has_files ? 5u : 4u, count);
-    if (result == 0 && (spec->argc > 65536 || spec->envc > 65536 || spec->kind > JOB_COLLECT))
+    if (result == 0 && (spec->kind > JOB_COLLECT || spec->stage >= WARM_MAX_STAGES))
         result = hc_fail(&err, HC_CLASS_OURS, EPROTO, "the job is not well-formed");
     struct held_job *job = result == 0 ? job_new(cell, job_id, spec, fds, count) : NULL;
     if (result == 0 && !job)
@@ -262,7 +349,7 @@ void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum jo
 {
     struct held_cell *cell = find_cell(warden, id);
     for (struct held_job *job = cell ? cell->jobs : NULL; job; job = job->next) {
-        if (job->id != job_id)
+        if (job->id != job_id || job->waiting)
             continue;
         if (job->running) {
             job_end(job, reason == JOB_OUTPUT ? JOB_OUTPUT : JOB_CANCELLED);
@@ -275,16 +362,27 @@ void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum jo
     }
 }
 
-void supervise_end_all(struct warden *warden)
+static void end_cell(struct held_cell *cell)
 {
     struct hc_err err = {0};
     hc_fail(&err, HC_CLASS_OURS, ECANCELED, "hotcell is going");
+    if (cell->state != HELD_DYING)
+        let_die(cell, JOB_SHUTDOWN, &err);
+    supervise_check_gone(cell);
+}
+
+void supervise_end(struct warden *warden, bool all)
+{
     struct held_cell *next;
     for (struct held_cell *cell = warden->cells; cell; cell = next) {
         next = cell->next;
-        if (cell->state != HELD_DYING)
-            let_die(cell, JOB_SHUTDOWN, &err);
-        supervise_check_gone(cell);
+        if (all || cell->place == PLACE_CLIENT)
+            end_cell(cell);
     }
     warden_check_done(warden);
+}
+
+void supervise_drop(struct held_cell *cell)
+{
+    end_cell(cell);
 }

@@ -8,25 +8,54 @@
 
 enum { CELL_MAX_JOBS = 64 };
 
+/* Cells that wait to be asked for: pool.c. */
+struct pool {
+    struct pool_spec spec;
+    uint32_t target; /* how many are to wait, between spec.least and spec.most */
+    uint64_t hits, misses, missed_at;
+    uint64_t not_before; /* one could not be built: no other until then */
+    uint64_t refill_at;
+    uint32_t room; /* how many cells may wait in all, primed ones among them */
+    struct hc_timer *refill, *decay, *tell;
+};
+
 struct warden {
     struct hc_loop *loop;
     int client; /* the socket; -1 once the client is gone */
-    struct hc_watch *client_watch;
+    struct hc_watch *client_watch, *control_watch;
+    bool service; /* it lives on without a client, until the keeper goes */
+    int later;    /* takes what is to be let go of in the background, or -1 */
+    int hosts;    /* where to ask the keeper for host folders, or -1: they are in our root */
     struct cell_host host;
     uint32_t isolation; /* the layers that hold here */
+    struct warden_message hello;
     struct held_cell *cells;
+    struct pool pool;
+    struct warm *warm; /* what may be started ahead: warm.c */
+    struct hc_timer *look, *mend;
     uint64_t next_name;
     bool closing;
 };
 
 enum held_state { HELD_BUILDING, HELD_READY, HELD_DYING };
+enum held_place { /* whose a cell is */
+                  PLACE_CLIENT,
+                  PLACE_POOL,   /* nobody's yet */
+                  PLACE_PRIMED, /* nobody's yet, and programs wait in it: primed.c */
+};
 
 struct held_cell {
     struct held_cell *next;
     struct warden *warden;
-    uint64_t id;
+    uint64_t id; /* the client's number; 0: it has none */
     struct cell cell;
     enum held_state state;
+    enum held_place place;
+    struct warm *warm; /* whose programs wait in it, or waited */
+    uint64_t born;
+    bool verbose; /* the client wants to know how it gets on */
+    bool broken;  /* a program that waited in it has ended */
+    bool resize;  /* its next job is to give the scratch space the size in its spec */
     struct held_job *jobs;
     bool used;                          /* cell.group has had its job */
     bool wanted;                        /* the client waits for CELL_GONE */
@@ -48,23 +77,49 @@ struct held_job {
     pid_t pid;
     int pidfd, report, oom;
     bool running;
+    bool waiting;            /* primed: it has no program yet */
+    bool again;              /* it was given its program, and starts cold if it dies before it has begun */
+    bool at_door;            /* primed: and is ready for one */
+    int door, door_inside;   /* primed: our end, and its own until it is started */
+    unsigned first_stage;    /* primed: which stage it is for */
+    struct pending *pending; /* a zygote was asked to start it, and has not answered */
+    enum job_start start;
     enum job_end end;
     struct hc_err err;
     uint64_t begun, exec_at;
     unsigned oom_checks;
-    struct hc_watch *report_watch, *exit_watch, *oom_watch;
+    struct hc_watch *report_watch, *exit_watch, *oom_watch, *door_watch;
     struct hc_timer *deadline, *cpu_timer, *oom_timer;
+};
+
+/* An interpreter that may be started ahead: defined by the keeper, started when it is wanted. */
+struct warm {
+    struct warm *next;
+    struct warden *warden;
+    struct warm_spec spec;
+    int blocks[WARM_MAX_STAGES];
+    bool wanted;            /* somebody has asked for it, or it is eager */
+    uint64_t used;          /* when it was asked for last */
+    uint64_t not_before;    /* it failed: no other until then */
+    struct zygote *zygotes; /* the newest first */
+    uint32_t target;        /* primed: how many are to wait */
+    uint64_t missed;        /* primed: when none was there */
 };
 
 /* supervise.c */
 /* `mounts`: the fd of their array, or -1; it stays the caller's. */
 void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts);
-void supervise_destroy(struct warden *warden, uint64_t id);
+void supervise_destroy(struct warden *warden, uint64_t id, bool told); /* told: the client hears when it is gone */
 /* Takes the fds. */
 void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds,
                      size_t count);
 void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum job_end reason);
-void supervise_end_all(struct warden *warden);
+/* The client's cells, or all there are. */
+void supervise_end(struct warden *warden, bool all);
+/* A cell for nobody yet. NULL: there is none, and err says why. */
+struct held_cell *supervise_build(struct warden *warden, const struct cell_spec *spec, enum held_place place,
+                                  struct hc_err *err);
+void supervise_drop(struct held_cell *cell); /* nobody needs it any more */
 /* To be called whenever a job of a dying cell has ended: the last one lets the cell go (and be freed). */
 void supervise_check_gone(struct held_cell *cell);
 
@@ -72,7 +127,51 @@ void supervise_check_gone(struct held_cell *cell);
 void job_begin(struct held_job *job);
 void job_refuse(struct held_job *job, const struct hc_err *err); /* never started: tell the client, free it */
 void job_end(struct held_job *job, enum job_end reason);         /* ends the cell; the first reason stays */
+/* It is in its cell: from now on it is watched. */
+void job_entered(struct held_job *job);
+void job_free(struct held_job *job);
+void job_enter_cold(struct held_job *job); /* what a zygote did not start */
+int job_limit(struct held_job *job, struct hc_err *err);
 struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count);
+
+/* pool.c */
+void pool_configure(struct warden *warden, const struct pool_spec *spec);
+/* A cell of that shape that is there already, or nearly. NULL: there is none. */
+struct held_cell *pool_take(struct warden *warden, const struct cell_spec *spec);
+void pool_changed(struct warden *warden); /* a cell of it was built or has gone: build the next, tell the client */
+void pool_rest(struct warden *warden);    /* a program has ended: there may be time now */
+void pool_failed(struct warden *warden);  /* one could not be built */
+bool pool_fits(const struct cell_spec *have, const struct cell_spec *want); /* but for the disk */
+void pool_measure(struct warden *warden);                                   /* at the start: how much may wait */
+bool pool_has_room(const struct warden *warden);
+void pool_end(struct warden *warden);
+
+/* warm.c */
+void warm_define(struct warden *warden, const struct warm_spec *spec, int *blocks, size_t count); /* takes them */
+struct warm *warm_find(struct warden *warden, uint64_t id);
+bool warm_serves(const struct warm *warm); /* it has a zygote that can be asked */
+/* Ask a zygote to start a job. False: there is none, and it must start cold. */
+bool warm_enter(struct held_job *job, const struct cell_job *entry);
+void warm_forget(struct held_job *job); /* it is going, and nobody waits for the zygote's answer any more */
+void warm_count(const struct warden *warden, struct pool_facts *facts);
+void warm_end(struct warden *warden);
+
+/* stray.c */
+/* A child of ours in the cell whose pid 1 is `cell`, and that we do not know of: a pidfd; -1: there is none. */
+int stray_find(const struct warden *warden, pid_t cell, pid_t *pid);
+void stray_end(struct warden *warden, int pidfd); /* takes it */
+
+/* primed.c */
+struct held_cell *primed_take(struct warden *warden, uint64_t id, const struct cell_spec *spec);
+/* Gives a job to the program that waits for it, and frees it. False: there is none, and it must start cold. */
+bool primed_begin(struct held_job *job);
+void primed_refill(struct warden *warden); /* start those that are missing */
+void primed_look(struct warm *warm);       /* how many are needed now; which are too old */
+void primed_built(struct held_cell *cell);
+/* Where something waits: ends what else runs in the cell, but for one group (which nobody could be born into
+ * any more, once it was ended). False: nothing waits, and nothing was done. */
+bool primed_sweep(struct held_cell *cell, const struct cgroup *but);
+void primed_lost(struct held_job *job); /* one that waited has ended */
 
 /* main.c */
 void warden_say(struct warden *warden, const struct warden_message *message);

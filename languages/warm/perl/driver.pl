@@ -1,0 +1,28 @@
+# The driver of Perl's zygotes. Perl opens the script before anything else, runs what -M says, and only then reads the script. So the script
+# on the zygote's command line is /dev/fd/3/main.pl, which Perl takes for fd 3 under the name main.pl, and this file is run by -M. It calls
+# fork() once; that call returns only in children, each of which is in its cell (src/cell/warm.h). The child puts the program's file in the
+# place of fd 3, where a cold start has it, and returns: Perl itself reads and runs it.
+#
+# What always holds: no package, variable or entry of %INC is left behind. Where a cold start would find something that was not prepared
+# for, the child execs Perl, which is what a cold start does.
+{
+    my ($own) = grep { $INC{$_} =~ m{/driver\.pl\z} } keys %INC;
+    my @folders = @INC;
+    exit 1 if fork;
+    delete $INC{$own};
+
+    local ($_, $/, $!, $@);
+    local $^F = 3;    # an fd up to this keeps its number when its handle is opened anew
+    open my $script, '<&=', 3 or exit 125;
+    my ($argc, $envc, undef, @words) = split /\0/, readline($script), -1;
+    my @argv = splice @words, 0, $argc;
+    my @env = splice @words, 0, $envc;
+    %ENV = map { /\A([^=]*)=(.*)\z/s } reverse @env;
+    if ("@argv[1 .. 3]" ne "-I$folders[0] -M5;\$|=1 $0" or not open $script, '<', $0) {
+        close $script;
+        exec { $argv[0] } @argv;
+    }
+    @ARGV = @argv[4 .. $#argv];
+    $^T = time;
+}
+1;

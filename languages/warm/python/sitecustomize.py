@@ -1,0 +1,210 @@
+"""The driver of Python's zygotes. `python3 main.py` imports it while it starts, as every start imports a sitecustomize, and before it opens
+main.py. It imports what the preload set names and calls fork() once; that call returns only in children, each of which is in its cell
+(src/cell/warm.h). The child puts right what a start derives from its arguments, environment and fds, and returns: the interpreter itself then
+opens and runs main.py, so frames, tracebacks, sys.path[0] and the exit are its own.
+
+What always holds: nothing of this file is left under a name that a program can come across. Where a cold start would find something that was
+not prepared for, the child execs Python, which is what a cold start does.
+"""
+
+import sys
+
+
+def give_way():
+    """The machine's own sitecustomize, if it has one, as a cold start finds it."""
+    folder = __file__.rpartition("/")[0]
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+    sys.path_importer_cache.pop(folder, None)
+    del sys.modules["sitecustomize"]
+    import sitecustomize  # noqa: F401
+
+
+def preload(words):
+    """Imports these modules; what cannot be imported is left to the program. The first names of all that came with them."""
+    before = set(sys.modules)
+    for name in words:
+        try:
+            __import__(name)
+        except Exception:  # noqa: BLE001, S110
+            pass
+    return {name.partition(".")[0] for name in sys.modules if name not in before}
+
+
+def borrow(name):
+    """A module that a cold start does not have. A program that imports it gets one of its own."""
+    kept = sys.modules, sys.path_importer_cache
+    before = [set(one) for one in kept]
+    module = __import__(name)
+    for now, then in zip(kept, before):
+        for new in [one for one in now if one not in then]:
+            del now[new]
+    return module
+
+
+def all_types():
+    """Every type there is, built in or not."""
+    found, todo = {object}, [object]
+    while todo:
+        for one in type.__subclasses__(todo.pop()):
+            if one not in found:
+                found.add(one)
+                todo.append(one)
+    return found
+
+
+def ease_exit(gc):
+    """An interpreter that ends clears every module and every interned string. In a child this copies each page of the zygote in order to throw
+    it away, which takes longer than most programs run. Most programs leave nothing that could notice: no open file, no generator, no object
+    with a finalizer. If that is so, the process ends once the exit handlers are through; or, if only the interpreter knows the exit code, it is
+    spared the modules. Otherwise it goes on to its own end, as in a cold start."""
+    import _io
+    import _weakref
+    import builtins
+    quit_process = borrow("ctypes").PyDLL(None).exit  # not os._exit: C libraries have handlers and buffers of their own
+    modules, main = sys.modules, vars(sys.modules["__main__"])
+    own, sizes = len(modules), (len(vars(sys)), len(vars(builtins)))
+    kept = list(modules.values())
+    kept.append(kept)  # a cycle, which is frozen and therefore never collected
+    files = (_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, _io.TextIOWrapper)
+    known = frozenset(id(one) for one in all_types() if not hasattr(one, "__del__"))
+    streams = set()
+
+    def harmless(kind):
+        """Nothing happens when one of these goes away."""
+        return id(kind) in known or (
+            kind.__flags__ & 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class
+            and not hasattr(kind, "__del__") and all(map(harmless, kind.__bases__)))
+
+    def exit_code():
+        """None: unknown. PyRun_SimpleFile takes __file__ and __cached__ away when the program is through, but SystemExit leaves them."""
+        if "__file__" in main or "__cached__" in main or "__spec__" not in main or len(vars(builtins)) != sizes[1]:
+            return None
+        if len(vars(sys)) == sizes[0]:
+            return 0
+        error, trace = getattr(sys, "last_value", None), getattr(sys, "last_traceback", None)
+        if len(vars(sys)) != sizes[0] + 3 or trace is None or isinstance(error, KeyboardInterrupt):
+            return None
+        frame = trace.tb_frame  # that of the program itself, which did not get beyond this line
+        return 1 if frame.f_globals is main and frame.f_back is None and frame.f_lineno == trace.tb_lineno else None
+
+    def nothing_left():
+        new = [modules[name] for name, _ in zip(reversed(modules), range(len(modules) - own))]
+        if any((getattr(one, "__file__", None) or "").endswith(".so") for one in new) or gc.get_freeze_count() == 0:
+            return False
+        objects = gc.get_objects()
+        if len(objects) > 100_000:
+            return False
+        kinds = {type(one) for one in objects if id(one) not in streams and not (type(one) in files and one.closed)}
+        kinds.update(one for one in objects if isinstance(one, type))
+        callbacks = [one.__callback__ for one in objects if isinstance(one, _weakref.ReferenceType)]
+        return all(map(harmless, kinds)) and all(one is None or type(one) is type(len) for one in callbacks)
+
+    def leave():
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if nothing_left():
+                code = exit_code()
+                if code is not None:
+                    quit_process(code)
+                modules.clear()
+                return
+        except Exception:  # noqa: BLE001, S110: the interpreter's own end will tell
+            pass
+        gc.unfreeze()
+
+    borrow("atexit").register(leave)
+    return streams, nothing_left
+
+
+def rehearse(posix, nothing_left):
+    """What every program does, once, while there is none: the pages that it writes to are copied now and not when somebody waits."""
+    exec(compile("def f(x): return [str(y) for y in (x, 1.5)]\nf(42)\n", "main.py", "exec"), {})
+    posix.listdir("/workspace")
+    for folder in sys.path:  # which the interpreter looks at before it opens main.py, and which nobody has looked at in this cell
+        try:
+            posix.stat(folder)
+        except OSError:
+            pass
+    nothing_left()
+
+
+def read_block(posix):
+    """The argument block: the arguments and the variables. It is there when the program is."""
+    text, block = b"", posix.open("/.hotcell/program", posix.O_RDONLY | posix.O_CLOEXEC)
+    while part := posix.read(block, 1 << 20):
+        text += part
+    posix.close(block)
+    words = text.split(b"\0")
+    first, last = 3 + int(words[0]), 3 + int(words[0]) + int(words[1])
+    return words[3:first], words[first:last]
+
+
+def set_environment(posix, env):
+    posix.environ.clear()  # which is what os.environ and os.environb look at
+    for word in env:
+        name, equals, value = word.partition(b"=")
+        if equals:
+            posix.environ.setdefault(name, value)
+    if b"TZ" in posix.environ:
+        sys.modules["time"].tzset()
+
+
+def open_streams(was):
+    """As create_stdio of pylifecycle.c does with PYTHONUNBUFFERED, which python.toml sets. The ids of all objects that they consist of."""
+    import _io
+    made = []
+    for fd, (name, encoding, errors) in enumerate(was):
+        binary = _io.open(fd, "wb" if fd else "rb", 0 if fd else -1, None, None, None, False)
+        raw = binary if fd else binary.raw
+        raw.name = f"<{name}>"
+        stream = _io.TextIOWrapper(binary, encoding, errors, "\n", False, True)
+        stream.mode = "w" if fd else "r"
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+        made += [raw, binary, stream]
+    return map(id, made)
+
+
+def serve():
+    import _signal
+    import os
+    import posix
+
+    names = preload(os.environ.get("HOTCELL_PRELOAD", "").split())
+    command = [os.fsencode(word) for word in sys.orig_argv]
+    folder = os.getcwdb()
+    streams = [(name, getattr(sys, name).encoding, getattr(sys, name).errors) for name in ("stdin", "stdout", "stderr")]
+    user_site = sys.modules["site"].USER_SITE
+    numpy, threading = sys.modules.get("numpy"), sys.modules.get("threading")
+    gc = borrow("gc")
+    own_streams, nothing_left = ease_exit(gc)
+    gc.collect()
+    gc.freeze()
+
+    if os.fork():
+        os._exit(1)
+    # Entering the cell made them what they are before an exec.
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_IGN)
+    if numpy:
+        numpy.random.seed()
+    if threading:
+        threading.main_thread()._set_native_id()
+    rehearse(posix, nothing_left)
+    argv, env = read_block(posix)
+    if (argv[:len(command)] != command or os.getcwdb() != folder or os.path.isdir(user_site)
+            or any(name.partition(".")[0] in names for name in os.listdir())):
+        # Another command, or modules of the program's own by the names of ones that are loaded.
+        os.execve(argv[0], argv, dict(word.partition(b"=")[::2] for word in env))
+    set_environment(posix, env)
+    sys.argv[1:] = map(os.fsdecode, argv[len(command):])
+    sys.orig_argv[:] = map(os.fsdecode, argv)
+    own_streams.update(open_streams(streams))
+
+
+try:
+    give_way()
+finally:
+    serve()
