@@ -1,6 +1,6 @@
 /*
  * Reading the configuration: which files there are, whether they can be trusted, and what their keys are called. What a
- * key is and takes is config_keys.c's.
+ * key is says config_keys.c, what it takes config_assign.c.
  *
  * What always holds: a file that exists is read whole and is right, or nothing runs; a key that nobody knows is an
  * error, because the alternative is a limit that someone believes in and that is not there. A process that is root
@@ -27,6 +27,7 @@ enum {
     FILE_LIMIT = 1024 * 1024,
     NAMES_MAX = 64,
     PATH_SIZE = 4096,
+    WAITING_MOST = 1000,
     UID_LOWEST = 65536, /* below are the accounts of the machine and nobody */
 };
 
@@ -108,6 +109,19 @@ int config_set(struct config *config, const char *key, const char *value, const 
     struct config_key row = config_key_at((size_t)index);
     int rc = config_assign_text(config, &row, value, err);
     return rc < 0 ? rc : remember(config, index, origin, 0, err);
+}
+
+void config_blame(const struct config *config, struct hc_err *err)
+{
+    char section[sizeof err->field];
+    snprintf(section, sizeof section, "%s", err->field);
+    char *dot = strchr(section, '.');
+    if (!dot)
+        return;
+    *dot = '\0';
+    int index = config_key_find(section, dot + 1);
+    if (index >= 0 && config->origins[index].file > 0)
+        hc_err_context(err, "%s: %s", config->origins[index].text, err->field);
 }
 
 /* ---- a file ---- */
@@ -247,7 +261,7 @@ static int take_file(struct config *config, const struct source *source, bool mu
 
 /* ---- all of it ---- */
 
-static struct config *config_new(struct hc_err *err)
+struct config *config_new(struct hc_err *err)
 {
     struct config *config = calloc(1, sizeof *config);
     if (!config || !(config->origins = calloc(config_key_count(), sizeof *config->origins))) {
@@ -280,6 +294,8 @@ void config_free(struct config *config)
         config_drop(config, &key);
         free(config->origins[i].text);
     }
+    words_release(&config->served_hosts);
+    words_release(&config->served_forbidden);
     free(config->origins);
     free(config);
 }
@@ -335,9 +351,53 @@ static int take_environment(struct config *config, struct hc_err *err)
     return 0;
 }
 
+static int fail_value(const struct config *config, const char *section, const char *name, struct hc_err *err,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static int fail_value(const struct config *config, const char *section, const char *name, struct hc_err *err,
+                      const char *format, ...)
+{
+    char text[120];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s: %s.%s: %s", config->origins[config_key_find(section, name)].text,
+            section, name, text);
+    hc_err_field(err, "%s.%s", section, name);
+    return -EINVAL;
+}
+
+/* How many may wait. A most of 0 turns it off, whatever the least is. */
+static int check_waiting(const struct config *config, struct hc_err *err)
+{
+    const struct {
+        const char *section, *least_name, *most_name;
+        uint64_t least, most;
+    } ranges[] = {{"pool", "min", "max", config->pool.least, config->pool.most},
+                  {"warm", "primed_min", "primed_max", config->warm.primed_least, config->warm.primed_most}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        unsigned long long least = ranges[i].least, most = ranges[i].most;
+        if (most > WAITING_MOST)
+            return fail_value(config, ranges[i].section, ranges[i].most_name, err, "expected at most %d, found %llu",
+                              WAITING_MOST, most);
+        if (most && least > most)
+            return fail_value(config, ranges[i].section, ranges[i].least_name, err,
+                              "expected at most %s, which is %llu, found %llu", ranges[i].most_name, most, least);
+    }
+    if (config->warm.forks == 0 || config->warm.forks > UINT32_MAX)
+        return fail_value(config, "warm", "forks", err, "expected 1 to %u", UINT32_MAX);
+    if (config->warm.age == 0)
+        return fail_value(config, "warm", "age", err, "expected a time, such as \"10m\"");
+    return 0;
+}
+
 /* What no single key can say. */
 static int check_together(const struct config *config, struct hc_err *err)
 {
+    int result = check_waiting(config, err);
+    if (result < 0)
+        return result;
     int base = config_key_find("isolation", "uid_base");
     uint64_t first = config->uid_base, count = config->uid_count;
     if (first != 0 && first < UID_LOWEST)
@@ -370,30 +430,4 @@ int config_load(const char *path, struct config **out, struct hc_err *err)
     if (rc == 0)
         *out = HC_TAKE_PTR(config);
     return rc;
-}
-
-static char *show_all(const struct config *config, const struct config *defaults)
-{
-    json_t *list hc_cleanup_json = json_array();
-    if (!list)
-        return NULL;
-    for (size_t i = 0; i < config_key_count(); i++) {
-        struct config_key key = config_key_at(i);
-        char dotted[128];
-        snprintf(dotted, sizeof dotted, "%s.%s", key.section, key.name);
-        json_t *row = json_pack("{s:s, s:o, s:o, s:o, s:s}", "key", dotted, "value", config_show(config, &key),
-                                "default", config_show(defaults, &key), "origin",
-                                hc_json_text_lossy(config->origins[i].text), "summary", key.summary);
-        if (!row || json_array_append_new(list, row) < 0)
-            return NULL;
-    }
-    return hc_json_write(list, false);
-}
-
-char *config_to_json(const struct config *config)
-{
-    struct config *defaults = config_new(NULL);
-    char *text = defaults ? show_all(config, defaults) : NULL;
-    config_free(defaults);
-    return text;
 }

@@ -3,17 +3,19 @@
 #define HC_RUN_CONFIG_INTERNAL_H
 
 #include "run/config.h"
-#include "text/json.h"
 #include "text/toml.h"
 
 enum config_kind {
     CONFIG_BOOL,
     CONFIG_NUMBER,
+    CONFIG_SIZE,     /* bytes */
+    CONFIG_DURATION, /* µs */
     CONFIG_STRING,
-    CONFIG_PATHS,  /* absolute paths; ~/ is the home of whoever runs hotcell */
-    CONFIG_NAMES,  /* names below /etc */
-    CONFIG_LIMIT,  /* one of config->defaults */
-    CONFIG_CEILING /* one of config->ceilings */
+    CONFIG_STRINGS, /* a list of any strings */
+    CONFIG_PATHS,   /* absolute paths; ~/ is the home of whoever runs hotcell */
+    CONFIG_NAMES,   /* names below /etc */
+    CONFIG_LIMIT,   /* one of config->defaults */
+    CONFIG_CEILING  /* one of config->ceilings */
 };
 
 struct config_key {
@@ -31,6 +33,7 @@ struct config_origin {
     int file;   /* number of the file that set it, in order of reading; 0: none */
 };
 
+struct config *config_new(struct hc_err *err); /* every key at its default; NULL: out of memory */
 size_t config_key_count(void);
 struct config_key config_key_at(size_t index); /* by value: the rows of limits are made from limit_table */
 /* The index, or -1. The seeds' names for limits ([sandbox] memory_limit) find the limit itself. */
@@ -44,9 +47,8 @@ const char *config_key_home(const char *name);
 int config_assign(struct config *config, const struct config_key *key, const struct toml_value *value,
                   struct hc_err *err);
 int config_assign_text(struct config *config, const struct config_key *key, const char *text, struct hc_err *err);
-/* A new reference, JSON null for what is not set; NULL: out of memory. */
-json_t *config_show(const struct config *config, const struct config_key *key);
-void config_drop(struct config *config, const struct config_key *key); /* frees what the key holds */
+void *config_member(const struct config *config, const struct config_key *key); /* where its value is; not for limits */
+void config_drop(struct config *config, const struct config_key *key);          /* frees what the key holds */
 
 /* The caller's home, from $HOME or the password file; -ENOENT when neither says. */
 int config_home(char *path, size_t size);

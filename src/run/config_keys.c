@@ -1,22 +1,12 @@
 /*
- * Every key of the configuration, in one table, and the code that gives a key its value. Limits are not repeated here:
- * each row of limit_table is a key of [limits] and of [ceilings].
- *
- * What always holds: a value that was stored passed the same checks, whether it came from a file, the environment, a
- * caller or the table itself.
+ * Every key of the configuration, in one table. Limits are not repeated here: each row of limit_table is a key of
+ * [limits] and of [ceilings]. How a key gets its value is config_assign.c's.
  */
-#include "base/account.h"
-#include "base/fd.h"
-#include "base/size.h"
 #include "run/config_internal.h"
 #include "run/policy.h"
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define AT(member) offsetof(struct config, member)
@@ -31,6 +21,8 @@
 
 static int check_work_dir(const char *text, struct hc_err *err);
 static int check_word(const char *text, struct hc_err *err);
+static int check_log_level(const char *text, struct hc_err *err);
+static int check_log_format(const char *text, struct hc_err *err);
 
 static const struct config_key fixed_keys[] = {
     {"sandbox", "use_sandbox", CONFIG_BOOL, AT(use_sandbox), 0, "true",
@@ -58,6 +50,77 @@ static const struct config_key fixed_keys[] = {
      NULL},
     {"image", "etc", CONFIG_NAMES, AT(image_etc), 0, IMAGE_ETC,
      "what of /etc the host image shows; a name may end in *", NULL},
+    {"server", "listen", CONFIG_STRINGS, AT(server.listen), 0, "['127.0.0.1:7600']",
+     "addresses to serve on; anything but loopback needs keys", NULL},
+    {"server", "execute_listen", CONFIG_STRING, AT(server.execute_listen), 0, "127.0.0.1:6000",
+     "one more address, where older clients look for POST /execute; empty: none", NULL},
+    {"server", "socket", CONFIG_STRING, AT(server.socket), 0, "", "the unix socket; empty: the usual place; none: none",
+     NULL},
+    {"server", "state", CONFIG_STRING, AT(server.state), 0, "",
+     "the folder for history, keys and audit; empty: the usual place", NULL},
+    {"server", "workspace", CONFIG_STRING, AT(server.workspace), 0, "",
+     "the folder that POST /execute keeps as /workspace; empty: one under the state folder", NULL},
+    {"server", "tls_certificate", CONFIG_STRING, AT(server.tls_certificate), 0, "",
+     "a PEM file with the certificate chain", NULL},
+    {"server", "tls_key", CONFIG_STRING, AT(server.tls_key), 0, "", "a PEM file with the private key", NULL},
+    {"server", "hosts", CONFIG_STRINGS, AT(server.hosts), 0, NULL, "names by which clients may call this server (Host)",
+     NULL},
+    {"server", "origins", CONFIG_STRINGS, AT(server.origins), 0, NULL,
+     "web pages that may call it from a browser, such as https://example.org", NULL},
+    {"server", "concurrent", CONFIG_NUMBER, AT(server.concurrent), 0, "0",
+     "runs at once; 0: 16 for each processor, if memory allows", NULL},
+    {"server", "queue", CONFIG_NUMBER, AT(server.queue), 0, "256", "runs that may wait for their turn", NULL},
+    {"server", "queue_time", CONFIG_DURATION, AT(server.queue_time), 0, "60s", "how long a run may wait for its turn",
+     NULL},
+    {"server", "connections", CONFIG_NUMBER, AT(server.connections), 0, "12000", "open connections", NULL},
+    {"server", "header_bytes", CONFIG_SIZE, AT(server.header_bytes), 0, "16k", "request line and headers of a request",
+     NULL},
+    {"server", "header_count", CONFIG_NUMBER, AT(server.header_count), 0, "100", "headers of a request", NULL},
+    {"server", "body_bytes", CONFIG_SIZE, AT(server.body_bytes), 0, "32m", "the body of a request", NULL},
+    {"server", "body_total", CONFIG_SIZE, AT(server.body_total), 0, "128m", "the bodies of all requests together",
+     NULL},
+    {"server", "result_total", CONFIG_SIZE, AT(server.result_total), 0, "512m",
+     "the gateway's memory for what all runs write, collect and answer together", NULL},
+    {"server", "write_backlog", CONFIG_SIZE, AT(server.write_backlog), 0, "4m",
+     "what may wait for a slow reader of a stream before it is dropped", NULL},
+    {"server", "header_time", CONFIG_DURATION, AT(server.header_time), 0, "10s", "for a client to send its headers",
+     NULL},
+    {"server", "body_time", CONFIG_DURATION, AT(server.body_time), 0, "60s", "for a client to send its body", NULL},
+    {"server", "idle_time", CONFIG_DURATION, AT(server.idle_time), 0, "120s", "a kept connection may rest", NULL},
+    {"server", "write_time", CONFIG_DURATION, AT(server.write_time), 0, "30s", "a client may read nothing of its reply",
+     NULL},
+    {"server", "wait_time", CONFIG_DURATION, AT(server.wait_time), 0, "60s", "the most that ?wait= may ask for", NULL},
+    {"server", "drain_time", CONFIG_DURATION, AT(server.drain_time), 0, "30s",
+     "after SIGTERM, for runs to end by themselves", NULL},
+    {"server", "hang_time", CONFIG_DURATION, AT(server.hang_time), 0, "10s",
+     "without an answer, after which the warden or the gateway is replaced; 0: never", NULL},
+    {"history", "keep_time", CONFIG_DURATION, AT(server.keep_time), 0, "720h",
+     "how long runs are remembered; 0: for ever", NULL},
+    {"history", "keep_bytes", CONFIG_SIZE, AT(server.keep_bytes), 0, "1g",
+     "how large the history may grow; 0: any size", NULL},
+    {"pool", "min", CONFIG_NUMBER, AT(pool.least), 0, "2", "cells that are kept ready", NULL},
+    {"pool", "max", CONFIG_NUMBER, AT(pool.most), 0, "16", "and up to how many, when there is demand; 0: none", NULL},
+    {"warm", "enabled", CONFIG_BOOL, AT(warm.enabled), 0, "true",
+     "whether interpreters are started before there is a program for them", NULL},
+    {"warm", "start", CONFIG_STRINGS, AT(warm.start), 0, "['python']",
+     "what is started at once, such as python, python/data or java; the rest when it is first used", NULL},
+    {"warm", "forks", CONFIG_NUMBER, AT(warm.forks), 0, "1000",
+     "a waiting interpreter is replaced after so many programs", NULL},
+    {"warm", "age", CONFIG_DURATION, AT(warm.age), 0, "10m",
+     "what waits is replaced, or ended if unused, after that time", NULL},
+    {"warm", "primed_min", CONFIG_NUMBER, AT(warm.primed_least), 0, "1",
+     "of a language that cannot fork: programs that wait, once it is in use", NULL},
+    {"warm", "primed_max", CONFIG_NUMBER, AT(warm.primed_most), 0, "4",
+     "and up to how many, when there is demand; 0: none", NULL},
+    {"compile_cache", "size", CONFIG_SIZE, AT(compile_cache_size), 0, "64m",
+     "memory for compiled programs, so that the same compile is not done again; 0: none", NULL},
+    {"compile_cache", "prepare", CONFIG_BOOL, AT(prepare), 0, "true",
+     "whether standard headers and libraries are prepared for compilers, in the state folder", NULL},
+    {"client", "local_server", CONFIG_BOOL, AT(local_server), 0, "true",
+     "whether hotcell run uses a server that runs on this machine", NULL},
+    {"log", "level", CONFIG_STRING, AT(server.log_level), 0, "info", "error, warning, info or debug", check_log_level},
+    {"log", "format", CONFIG_STRING, AT(server.log_format), 0, "auto", "text, json, or auto: text on a terminal",
+     check_log_format},
 };
 
 /* The seeds' names in [sandbox] for what are limits here. */
@@ -139,14 +202,29 @@ const char *config_key_home(const char *name)
 
 /* ---- checks ---- */
 
-static int fail_memory(struct hc_err *err)
-{
-    return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory while reading the configuration");
-}
-
 static int check_word(const char *text, struct hc_err *err)
 {
     return *text ? 0 : hc_fail(err, HC_CLASS_REQUEST, EINVAL, "expected a name, found an empty string");
+}
+
+static int check_choice(const char *text, const char *const *words, struct hc_err *err)
+{
+    for (const char *const *word = words; *word; word++)
+        if (strcmp(*word, text) == 0)
+            return 0;
+    return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "expected \"%s\" or the like, found \"%.40s\"", words[0], text);
+}
+
+static int check_log_level(const char *text, struct hc_err *err)
+{
+    static const char *const words[] = {"info", "error", "warning", "debug", NULL};
+    return check_choice(text, words, err);
+}
+
+static int check_log_format(const char *text, struct hc_err *err)
+{
+    static const char *const words[] = {"auto", "text", "json", NULL};
+    return check_choice(text, words, err);
 }
 
 static int check_work_dir(const char *text, struct hc_err *err)
@@ -159,309 +237,4 @@ static int check_work_dir(const char *text, struct hc_err *err)
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "expected a plain path such as \"%s\", found \"%s\"", canonical,
                        text);
     return 0;
-}
-
-int config_home(char *path, size_t size)
-{
-    const char *home = getenv("HOME");
-    if (!home || home[0] != '/') {
-        int result = hc_account_home(getuid(), path, size);
-        return result == 0 && path[0] != '/' ? -ENOENT : result;
-    }
-    return (size_t)snprintf(path, size, "%s", home) < size ? 0 : -ENAMETOOLONG;
-}
-
-/* A path of a list, as it is stored: ~/ expanded. */
-static int add_path(struct words *words, const char *text, struct hc_err *err)
-{
-    char home[2048], expanded[4096];
-    bool tilde = text[0] == '~' && (text[1] == '/' || text[1] == '\0');
-    if (tilde && config_home(home, sizeof home) < 0)
-        return hc_fail(err, HC_CLASS_REQUEST, ENOENT, "\"%.200s\" needs a home folder, and there is no HOME", text);
-    if (!tilde && text[0] != '/')
-        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "expected an absolute path, found \"%.200s\"", text);
-    int length = snprintf(expanded, sizeof expanded, "%s%s", tilde ? home : "", tilde ? text + 1 : text);
-    if (length < 0 || (size_t)length >= sizeof expanded)
-        return hc_fail(err, HC_CLASS_REQUEST, ENAMETOOLONG, "the path \"%.80s…\" is too long", text);
-    return words_add(words, expanded) < 0 ? fail_memory(err) : 0;
-}
-
-/* A name below /etc: relative, without "." and ".." components; '*' only at its end. */
-static int add_name(struct words *words, const char *text, struct hc_err *err)
-{
-    const char *star = strchr(text, '*');
-    bool fine = *text && *text != '/' && strlen(text) < 256 && (!star || (star[1] == '\0' && star != text));
-    for (const char *part = text; fine && *part;) {
-        size_t length = strcspn(part, "/");
-        fine = length > 0 && !(length == 1 && part[0] == '.') && !(length == 2 && part[0] == '.' && part[1] == '.');
-        part += length;
-        if (*part == '/')
-            fine = fine && *++part;
-    }
-    if (!fine)
-        return hc_fail(err, HC_CLASS_REQUEST, EINVAL,
-                       "expected a name below /etc such as \"fonts\", \"ssl/certs\" or \"java-*\", found \"%.200s\"",
-                       text);
-    return words_add(words, text) < 0 ? fail_memory(err) : 0;
-}
-
-/* ---- taking a value ---- */
-
-static void *member_of(const struct config *config, const struct config_key *key)
-{
-    return (char *)config + key->offset;
-}
-
-static const char *expected_of(const struct config_key *key)
-{
-    static const char *const limits[] = {
-        [LIMIT_KIND_DURATION] = "a time in seconds or a string such as \"500ms\"",
-        [LIMIT_KIND_SIZE] = "a number of bytes or a string such as \"512m\"",
-        [LIMIT_KIND_MILLI] = "a number such as 0.5",
-        [LIMIT_KIND_NUMBER] = "a whole number",
-    };
-    switch (key->kind) {
-    case CONFIG_BOOL:
-        return "true or false";
-    case CONFIG_NUMBER:
-        return "a whole number of 0 or more";
-    case CONFIG_STRING:
-        return "a string";
-    case CONFIG_PATHS:
-        return "an array of paths such as [\"/data\"]";
-    case CONFIG_NAMES:
-        return "an array of names such as [\"fonts\"]";
-    case CONFIG_LIMIT:
-    case CONFIG_CEILING:
-        return limits[limit_table[key->limit].kind];
-    }
-    return "another value";
-}
-
-/* The value in a few words, fit for a terminal: what a file holds may be anything. */
-static const char *describe(const struct toml_value *value, char *text, size_t size)
-{
-    switch (toml_type(value)) {
-    case TOML_STRING:
-        snprintf(text, size, "the string \"%.40s\"", toml_string(value, NULL));
-        break;
-    case TOML_INTEGER:
-        snprintf(text, size, "%lld", (long long)toml_integer(value));
-        break;
-    case TOML_FLOAT:
-        snprintf(text, size, "%g", toml_float(value));
-        break;
-    case TOML_BOOLEAN:
-        snprintf(text, size, "%s", toml_boolean(value) ? "true" : "false");
-        break;
-    case TOML_ARRAY:
-        snprintf(text, size, "an array");
-        break;
-    default:
-        snprintf(text, size, "a %s", toml_type_name(toml_type(value)));
-    }
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7F)
-            *p = '?';
-    return text;
-}
-
-static int fail_type(const struct config_key *key, const struct toml_value *value, struct hc_err *err)
-{
-    char found[96];
-    return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "expected %s, found %s", expected_of(key),
-                   describe(value, found, sizeof found));
-}
-
-/* A string without NUL, or NULL. */
-static const char *plain_string(const struct toml_value *value)
-{
-    if (toml_type(value) != TOML_STRING)
-        return NULL;
-    size_t length;
-    const char *text = toml_string(value, &length);
-    return strlen(text) == length ? text : NULL;
-}
-
-static int assign_string(const struct config_key *key, char **member, const char *text, struct hc_err *err)
-{
-    int rc = key->check ? key->check(text, err) : 0;
-    if (rc < 0)
-        return rc;
-    char *copy = strdup(text);
-    if (!copy)
-        return fail_memory(err);
-    free(*member);
-    *member = copy;
-    return 0;
-}
-
-static int assign_words(const struct config_key *key, struct words *member, const struct toml_value *array,
-                        struct hc_err *err)
-{
-    struct words words HC_CLEANUP(words_release) = {0};
-    for (size_t i = 0; i < toml_count(array); i++) {
-        const struct toml_value *item = toml_at(array, i);
-        const char *text = plain_string(item);
-        if (!text)
-            return fail_type(key, item, err);
-        int rc = key->kind == CONFIG_PATHS ? add_path(&words, text, err) : add_name(&words, text, err);
-        if (rc < 0)
-            return rc;
-    }
-    words_release(member);
-    *member = words;
-    words = (struct words){0};
-    return 0;
-}
-
-static int assign_limit(struct limits *limits, const struct config_key *key, const struct toml_value *value,
-                        struct hc_err *err)
-{
-    uint64_t number;
-    int rc;
-    if (plain_string(value))
-        rc = limit_parse(key->limit, plain_string(value), &number, err);
-    else if (toml_type(value) == TOML_INTEGER)
-        rc = limit_from_number(key->limit, (double)toml_integer(value), &number, err);
-    else if (toml_type(value) == TOML_FLOAT)
-        rc = limit_from_number(key->limit, toml_float(value), &number, err);
-    else
-        return fail_type(key, value, err);
-    if (rc < 0)
-        return rc;
-    limits->value[key->limit] = number;
-    limits->set[key->limit] = true;
-    return 0;
-}
-
-static int assign(struct config *config, const struct config_key *key, const struct toml_value *value,
-                  struct hc_err *err)
-{
-    switch (key->kind) {
-    case CONFIG_BOOL:
-        if (toml_type(value) != TOML_BOOLEAN)
-            return fail_type(key, value, err);
-        *(bool *)member_of(config, key) = toml_boolean(value);
-        return 0;
-    case CONFIG_NUMBER:
-        if (toml_type(value) != TOML_INTEGER || toml_integer(value) < 0)
-            return fail_type(key, value, err);
-        *(uint64_t *)member_of(config, key) = (uint64_t)toml_integer(value);
-        return 0;
-    case CONFIG_STRING:
-        if (!plain_string(value))
-            return fail_type(key, value, err);
-        return assign_string(key, member_of(config, key), plain_string(value), err);
-    case CONFIG_PATHS:
-    case CONFIG_NAMES:
-        if (toml_type(value) != TOML_ARRAY)
-            return fail_type(key, value, err);
-        return assign_words(key, member_of(config, key), value, err);
-    case CONFIG_LIMIT:
-        return assign_limit(&config->defaults, key, value, err);
-    case CONFIG_CEILING:
-        return assign_limit(&config->ceilings, key, value, err);
-    }
-    return -EINVAL;
-}
-
-int config_assign(struct config *config, const struct config_key *key, const struct toml_value *value,
-                  struct hc_err *err)
-{
-    int rc = assign(config, key, value, err);
-    if (rc == -ENOMEM || rc >= 0)
-        return rc;
-    hc_err_field(err, "%s.%s", key->section, key->name);
-    hc_err_context(err, "%s.%s", key->section, key->name);
-    return rc;
-}
-
-/* Text has no types of its own: a string or a limit is taken as it stands, a list may be one item, and the rest is
- * TOML. */
-int config_assign_text(struct config *config, const struct config_key *key, const char *text, struct hc_err *err)
-{
-    bool list = key->kind == CONFIG_PATHS || key->kind == CONFIG_NAMES;
-    bool raw = key->kind == CONFIG_STRING || key->kind == CONFIG_LIMIT || key->kind == CONFIG_CEILING;
-    struct toml_value *root HC_CLEANUP(toml_free_ptr) = NULL;
-    char *document hc_cleanup_free = NULL;
-    if (raw || (list && text[0] != '[')) {
-        json_t *quoted hc_cleanup_json = json_string(text); /* a JSON string is a TOML string, but for "\/" */
-        char *dumped hc_cleanup_free = quoted ? json_dumps(quoted, JSON_ENCODE_ANY) : NULL;
-        if (!dumped)
-            return hc_fail(err, HC_CLASS_REQUEST, EILSEQ, "%s.%s: the value is not valid UTF-8", key->section,
-                           key->name);
-        if (asprintf(&document, list ? "value = [%s]" : "value = %s", dumped) < 0)
-            document = NULL;
-    } else if (asprintf(&document, "value = %s", text) < 0) {
-        document = NULL;
-    }
-    if (!document)
-        return fail_memory(err);
-    int rc = toml_parse(document, strlen(document), key->name, &root, NULL);
-    if (rc == -ENOMEM)
-        return fail_memory(err);
-    if (rc < 0 || toml_count(root) != 1) {
-        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s.%s: expected %s, found \"%.80s\"", key->section, key->name,
-                expected_of(key), text);
-        hc_err_field(err, "%s.%s", key->section, key->name);
-        return -EINVAL;
-    }
-    return config_assign(config, key, toml_at(root, 0), err);
-}
-
-/* ---- showing a value ---- */
-
-static json_t *show_limit(const struct limits *limits, const struct config_key *key)
-{
-    const struct limit_info *info = &limit_table[key->limit];
-    if (!limits->set[key->limit] && key->kind == CONFIG_CEILING)
-        return json_null();
-    uint64_t value = limits->set[key->limit] ? limits->value[key->limit] : info->initial, again;
-    char text[32];
-    if (info->kind == LIMIT_KIND_NUMBER)
-        return json_integer((json_int_t)value);
-    if (info->kind == LIMIT_KIND_MILLI)
-        return value % 1000 ? json_real((double)value / 1000) : json_integer((json_int_t)(value / 1000));
-    /* What is shown can be written into a file and means the same: a rounded figure would not. */
-    limit_format(key->limit, value, text, sizeof text);
-    if (limit_parse(key->limit, text, &again, NULL) == 0 && again == value)
-        return json_string(text);
-    if (info->kind == LIMIT_KIND_SIZE)
-        return json_integer((json_int_t)value);
-    return value % 1000000 ? json_real((double)value / 1000000) : json_integer((json_int_t)(value / 1000000));
-}
-
-json_t *config_show(const struct config *config, const struct config_key *key)
-{
-    const void *member = member_of(config, key);
-    switch (key->kind) {
-    case CONFIG_BOOL:
-        return json_boolean(*(const bool *)member);
-    case CONFIG_NUMBER:
-        return json_integer((json_int_t) * (const uint64_t *)member);
-    case CONFIG_STRING:
-        return hc_json_text_lossy(*(char *const *)member);
-    case CONFIG_PATHS:
-    case CONFIG_NAMES: {
-        const struct words *words = member;
-        json_t *list = json_array();
-        for (size_t i = 0; list && i < words->count; i++)
-            json_array_append_new(list, hc_json_text_lossy(words->item[i]));
-        return list;
-    }
-    case CONFIG_LIMIT:
-        return show_limit(&config->defaults, key);
-    case CONFIG_CEILING:
-        return show_limit(&config->ceilings, key);
-    }
-    return NULL;
-}
-
-void config_drop(struct config *config, const struct config_key *key)
-{
-    if (key->kind == CONFIG_STRING)
-        free(*(char **)member_of(config, key));
-    else if (key->kind == CONFIG_PATHS || key->kind == CONFIG_NAMES)
-        words_release(member_of(config, key));
 }

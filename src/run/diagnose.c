@@ -5,8 +5,8 @@
  */
 #include "run/diagnose.h"
 
+#include "base/signame.h"
 #include "base/size.h"
-#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +17,11 @@ const struct run_stage *result_decisive_stage(const struct result *result)
     for (size_t i = 0; i < result->stage_count; i++)
         if (result->stages[i].status != RUN_COMPLETED)
             return &result->stages[i];
+    for (size_t i = 0; i < result->test_count; i++)
+        if (result->tests[i].job.status != RUN_COMPLETED)
+            return &result->tests[i].job;
+    if (result->test_count > 0)
+        return &result->tests[result->test_count - 1].job;
     return result->stage_count > 0 ? &result->stages[result->stage_count - 1] : NULL;
 }
 
@@ -71,14 +76,14 @@ static void diagnose_memory(const struct run_stage *stage, struct diagnosis *d)
     evidence(d, "memory_limit", (double)stage->limits.value[LIMIT_MEMORY]);
 }
 
-static void diagnose_output(const struct result *result, const struct run_stage *stage, struct diagnosis *d)
+static void diagnose_output(const struct run_stage *stage, uint64_t out, uint64_t err, struct diagnosis *d)
 {
     char limit[32];
 
     claim(d, "output", "output_flood", LIMIT_OUTPUT);
     SAY(d, "killed: wrote far more than the output limit of %s", in_force(stage, LIMIT_OUTPUT, limit, sizeof(limit)));
-    evidence(d, "stdout_bytes", (double)result->out.total);
-    evidence(d, "stderr_bytes", (double)result->err.total);
+    evidence(d, "stdout_bytes", (double)out);
+    evidence(d, "stderr_bytes", (double)err);
     evidence(d, "output_limit", (double)stage->limits.value[LIMIT_OUTPUT]);
 }
 
@@ -96,16 +101,11 @@ static void diagnose_pids(const struct run_stage *stage, struct diagnosis *d)
 
 static void diagnose_signal(const struct run_stage *stage, struct diagnosis *d)
 {
-    const char *name = sigabbrev_np(stage->signal), *meaning = sigdescr_np(stage->signal);
-    char type[32], words[64] = "";
+    const char *name = hc_signal_name(stage->signal);
 
-    snprintf(type, sizeof(type), name ? "SIG%s" : "signal", name);
-    snprintf(words, sizeof(words), "%s", meaning ? meaning : "");
-    if (!isupper((unsigned char)words[1])) /* "CPU time limit exceeded" stays */
-        words[0] = (char)tolower((unsigned char)words[0]);
-    claim(d, "signal", type, -1);
-    if (name && meaning)
-        SAY(d, "ended by signal %d (%s, %s)", stage->signal, type, words);
+    claim(d, "signal", name ? name : "signal", -1);
+    if (name)
+        SAY(d, "ended by signal %d (%s, %s)", stage->signal, name, hc_signal_meaning(stage->signal));
     else
         SAY(d, "ended by signal %d", stage->signal);
     evidence(d, "signal", stage->signal);
@@ -125,6 +125,8 @@ static void diagnose_not_started(const struct run_stage *stage, struct diagnosis
 
     if (stage->err.code == ENOSPC)
         claim(d, "disk", "disk_full", LIMIT_DISK);
+    else if (stage->err.code == EFBIG)
+        claim(d, "disk", "workspace_too_large", -1);
     else
         claim(d, missing ? "exception" : "permission", missing ? "command_not_found" : "not_executable", -1);
     SAY(d, "%s", stage->err.message);
@@ -141,12 +143,12 @@ static void diagnose_killed(const struct run_stage *stage, struct diagnosis *d)
     evidence(d, "signal", stage->signal);
 }
 
-static void diagnose_internal(const struct result *result, struct diagnosis *d)
+static void diagnose_internal(const struct hc_err *why, struct diagnosis *d)
 {
-    claim(d, "internal", hc_class_info((enum hc_class)result->internal.class)->word, -1);
-    SAY(d, "internal error: %s", result->internal.message[0] ? result->internal.message : "no reason was given");
-    snprintf(d->hint, sizeof(d->hint), "%s", result->internal.remedy);
-    evidence(d, "errno", result->internal.code);
+    claim(d, "internal", hc_class_info((enum hc_class)why->class)->word, -1);
+    SAY(d, "internal error: %s", why->message[0] ? why->message : "no reason was given");
+    snprintf(d->hint, sizeof(d->hint), "%s", why->remedy);
+    evidence(d, "errno", why->code);
 }
 
 static void diagnose_compile(const struct run_stage *stage, struct diagnosis *d)
@@ -169,22 +171,14 @@ static void name_stage(const struct run_stage *stage, struct diagnosis *d)
     if (stage->name[0] == '\0' || strcmp(stage->name, "run") == 0 || strncmp(d->message, "compile", 7) == 0)
         return;
     memcpy(message, d->message, sizeof(message));
-    SAY(d, "%s: %.470s", stage->name, message);
+    SAY(d, "%s: %.440s", stage->name, message);
 }
 
-bool result_diagnose(const struct result *result, struct diagnosis *diagnosis)
+bool stage_diagnose(const struct run_stage *stage, const struct capture *out, const struct capture *err,
+                    struct diagnosis *diagnosis)
 {
-    const struct run_stage *stage = result_decisive_stage(result);
-    struct diagnosis d = {.limit = -1};
+    struct diagnosis d = {.limit = -1, .compile = stage->compile};
 
-    if (result->status == RUN_INTERNAL) {
-        diagnose_internal(result, &d);
-        *diagnosis = d;
-        return true;
-    }
-    if (!stage || result->status == RUN_COMPLETED)
-        return false;
-    d.compile = stage->compile;
     switch (stage->status) {
     case RUN_TIMEOUT:
         diagnose_timeout(stage, &d);
@@ -193,7 +187,7 @@ bool result_diagnose(const struct result *result, struct diagnosis *diagnosis)
         diagnose_memory(stage, &d);
         break;
     case RUN_OUTPUT_LIMIT:
-        diagnose_output(result, stage, &d);
+        diagnose_output(stage, out->total, err->total, &d);
         break;
     case RUN_PIDS_LIMIT:
         diagnose_pids(stage, &d);
@@ -213,10 +207,35 @@ bool result_diagnose(const struct result *result, struct diagnosis *diagnosis)
             return false;
         break;
     case RUN_INTERNAL:
+        diagnose_internal(&stage->err, &d);
+        break;
     case RUN_COMPLETED:
         return false;
     }
-    name_stage(stage, &d);
     *diagnosis = d;
+    return true;
+}
+
+bool result_diagnose(const struct result *result, struct diagnosis *diagnosis)
+{
+    const struct run_stage *stage = result_decisive_stage(result);
+    const struct capture *out = &result->out, *err = &result->err;
+
+    if (result->status == RUN_INTERNAL) {
+        struct diagnosis d = {.limit = -1};
+        diagnose_internal(&result->internal, &d);
+        *diagnosis = d;
+        return true;
+    }
+    if (!stage || result->status == RUN_COMPLETED)
+        return false;
+    for (size_t i = 0; i < result->test_count; i++)
+        if (stage == &result->tests[i].job) {
+            out = &result->tests[i].out;
+            err = &result->tests[i].err;
+        }
+    if (!stage_diagnose(stage, out, err, diagnosis))
+        return false;
+    name_stage(stage, diagnosis);
     return true;
 }

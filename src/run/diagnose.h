@@ -23,10 +23,14 @@ struct diagnosis {
     } evidence[DIAGNOSIS_MAX_EVIDENCE];
 };
 
-/* The stage that decided the status: the first that is not completed, else the last; NULL when there is none. */
+/* The stage or test that decided the status: the first that is not completed, else the last; NULL when there is none.
+ */
 const struct run_stage *result_decisive_stage(const struct result *result);
 /* False, with *diagnosis untouched, for a completed run and for a plain non-zero exit, of which no counter says more.
  */
+/* Of one stage or test, with its output. */
+bool stage_diagnose(const struct run_stage *stage, const struct capture *out, const struct capture *err,
+                    struct diagnosis *diagnosis);
 bool result_diagnose(const struct result *result, struct diagnosis *diagnosis);
 
 #endif

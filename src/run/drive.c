@@ -1,364 +1,227 @@
 /*
  * See drive.h. The life of a run, as the messages tell it:
  *
- *   CELL_NEW, JOB_START (sent together; the warden lets the job wait for the cell)
- *   JOB_STARTED … JOB_ENDED; then the next stage, which first sweeps away what the last one left running; then the
- * collect helper CELL_DESTROY … CELL_GONE: everything that could hold a pipe open is dead end of file on every pipe:
- * the output is whole
+ *   CELL_NEW, JOB_START           sent together; the warden lets the job wait for the cell
+ *   JOB_STARTED … JOB_ENDED       then the next stage, which first sweeps away what the last one left running
+ *   JOB_START of a helper         after the first stage, if what it left is to be kept for other runs; after the last,
+ *                                 if files are wanted, or tests follow that begin with what the stages left
+ *   CELL_DESTROY                  unless the last job was marked as such: the warden then does it by itself
+ *   end of file on every pipe     everything that could hold one is dead: the output is whole
+ *
+ * Then the run is over, and the cell's own end (CELL_GONE) is not waited for; or, with tests, it is, and the next test
+ * begins with a cell of its own. So no test can meet anything that another one left, nor is one lost because another
+ * was killed, which always means the whole cell.
+ *
+ * A run whose first stage was kept by an earlier one begins with the second, in a cell of its own that has what the
+ * first left: nothing but the files comes from the other run.
  *
  * Output is read as it comes and never limits anything but itself: past its cap it is counted, past sixteen times the
  * cap the run is ended.
+ *
+ * What always holds: whatever happens, an event handler's last act is settle(), which is the only place where a drive
+ * ends and is freed. A drive that the link does not know (`linked`) does not use the link, which may be gone.
  */
-#include "run/drive.h"
+#include "run/drive_internal.h"
 
-#include "base/buf.h"
 #include "base/fd.h"
-#include "base/loop.h"
-#include "run/collected.h"
-#include "run/feed.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
-enum { COLLECT_JOB = 1000000 };
+static void settle(void *data);
 
-struct drive;
-
-struct stream { /* one pipe from the guest */
-    struct drive *drive;
-    struct hc_watch *watch;
-    struct stream *next;
-    struct capture *capture; /* NULL: the collect stream */
-    int fd, number;
-    uint64_t job;
-};
-
-struct drive {
-    struct hc_loop *loop;
-    int warden;
-    uint64_t cell; /* its number: another run's, on the same warden, had another */
-    const struct plan *plan;
-    const struct drive_options *options;
-    struct result *result;
-    struct stream *streams;
-    struct capture (
-        *captures)[2]; /* of each stage, stdout and stderr: a pipe may still be draining when the next stage starts */
-    struct feed feed;
-    bool feeding, cancelled, collecting, last, destroyed, gone, ended, refused;
-    size_t stage; /* the current one */
-    struct collected collected;
-    struct hc_err failure; /* why the run cannot go on; its own fault never */
-    struct hc_watch *warden_watch, *cancel_watch;
-};
-
-static void fail(struct drive *drive, int code, const char *what)
+void drive_stop(struct drive *drive, int code, const char *what)
 {
     hc_fail_errno(&drive->failure, HC_CLASS_OURS, code, "%s", what);
-    drive->ended = true;
+    drive->failed = true;
 }
 
-static void send_message(struct drive *drive, struct warden_message *message, const int *fds, size_t count)
+void drive_send(struct drive *drive, struct warden_message *message, const int *fds, size_t count)
 {
-    message->protocol = WARDEN_PROTOCOL;
-    message->cell = drive->cell;
-    int result = hc_send_fds(drive->warden, message, sizeof *message, fds, count);
-    /* A warden that is gone has left its reason, or its end of file, to be read. */
-    if (result < 0 && result != -EPIPE && result != -ECONNRESET)
-        fail(drive, -result, "talking to the warden");
+    int result = drive->linked ? link_send(drive->link, &drive->owner, message, fds, count) : 0;
+    if (result < 0)
+        drive_stop(drive, -result, "talking to the warden");
+}
+
+struct run_stage *drive_record(struct drive *drive, size_t job)
+{
+    size_t stages = drive->plan->stage_count;
+    return job < stages ? &drive->result->stages[job] : &drive->result->tests[job - stages].job;
+}
+
+static void leave_link(struct drive *drive)
+{
+    if (drive->linked)
+        link_remove(drive->link, &drive->owner);
+    drive->linked = false;
 }
 
 static void end_job(struct drive *drive, enum job_end reason)
 {
-    struct warden_message message = {.type = WARDEN_JOB_KILL, .job = drive->stage, .reason = reason};
-    if (drive->collecting)
-        message.job = COLLECT_JOB;
-    send_message(drive, &message, NULL, 0);
+    struct warden_message message = {.type = WARDEN_JOB_KILL, .job = drive->job, .reason = reason};
+    if (drive->helper)
+        message.job = drive->helper == HELPER_KEEP ? HELPER_KEEP_JOB : HELPER_JOB;
+    drive_send(drive, &message, NULL, 0);
 }
 
 static void destroy_cell(struct drive *drive)
 {
-    if (drive->destroyed)
+    if (drive->done)
         return;
-    drive->destroyed = true;
-    if (drive->last) /* the warden did it by itself */
+    drive->done = true;
+    if (drive->last)
         return;
     struct warden_message message = {.type = WARDEN_CELL_DESTROY};
-    send_message(drive, &message, NULL, 0);
+    drive_send(drive, &message, NULL, 0);
+}
+
+static bool more_tests(const struct drive *drive)
+{
+    return drive->testing && drive->result->test_count < drive->plan->test_count;
 }
 
 /* ---- output ---- */
 
-static void close_stream(struct stream *stream)
+static void take_output(struct drive *drive, uint64_t job, int number, const char *bytes, size_t length)
 {
-    for (struct stream **at = &stream->drive->streams; *at; at = &(*at)->next)
-        if (*at == stream) {
-            *at = stream->next;
-            break;
-        }
-    hc_watch_remove(stream->watch);
-    hc_close(stream->fd);
-    free(stream);
-}
-
-static void take_output(struct stream *stream, const char *data, size_t length)
-{
-    struct drive *drive = stream->drive;
-    struct capture *capture = stream->capture;
+    struct capture *capture = &drive->captures[job][number - 1];
     uint64_t before = capture->total;
-    if (capture_add(capture, data, length) < 0) {
-        fail(drive, ENOMEM, "keeping output");
+    if (capture_add(capture, bytes, length) < 0) {
+        drive_stop(drive, ENOMEM, "keeping output");
         return;
     }
-    if (drive->options->output && before < capture->cap) {
+    const struct drive_events *events = &drive->options.events;
+    if (events->output && before < capture->cap) {
         size_t shown = capture->cap - before < length ? (size_t)(capture->cap - before) : length;
-        if (drive->options->output(drive->options->output_data, stream->number, data, shown) != 0 &&
-            !drive->cancelled) {
-            drive->cancelled = true;
-            end_job(drive, JOB_CANCELLED);
-        }
+        if (events->output(events->data, job, number, bytes, shown) != 0)
+            drive_cancel(drive);
     }
     uint64_t ceiling = (uint64_t)capture->cap * DRIVE_OUTPUT_FACTOR;
-    if (before <= ceiling && capture->total > ceiling && stream->job == drive->stage)
+    if (before <= ceiling && capture->total > ceiling && job == drive->job && !drive->helper)
         end_job(drive, JOB_OUTPUT);
 }
 
-static void on_stream(struct hc_loop *loop, int fd, uint32_t events, void *data)
+static void on_bytes(void *data, uint64_t job, int number, const char *bytes, size_t length)
 {
-    (void)loop, (void)events;
-    struct stream *stream = data;
-    struct drive *drive = stream->drive;
-    char bytes[65536];
-    ssize_t count = read(fd, bytes, sizeof bytes);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+    struct drive *drive = data;
+    const struct drive_events *events = &drive->options.events;
+    if (job == HELPER_JOB && events->holds && !events->holds(events->data, length))
         return;
-    if (count <= 0) {
-        close_stream(stream);
-    } else if (stream->capture) {
-        take_output(stream, bytes, (size_t)count);
-    } else {
-        if (collected_add(&drive->collected, bytes, (size_t)count, NULL) < 0)
-            drive->result->files_skipped++;
-    }
-}
-
-/* A pipe whose write end goes to the guest; the end to send is stored in *write_end. */
-static int open_stream(struct drive *drive, struct capture *capture, int number, uint64_t job, int *write_end)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
-    struct stream *stream = calloc(1, sizeof *stream);
-    if (stream) {
-        *stream = (struct stream){.drive = drive, .capture = capture, .fd = ends[0], .number = number, .job = job};
-        hc_set_nonblock(ends[0], true);
-        stream->watch = hc_loop_watch(drive->loop, ends[0], EPOLLIN, on_stream, stream);
-    }
-    if (!stream || !stream->watch) {
-        free(stream);
-        hc_close(ends[0]);
-        hc_close(ends[1]);
-        return -ENOMEM;
-    }
-    stream->next = drive->streams;
-    drive->streams = stream;
-    *write_end = ends[1];
-    return 0;
-}
-
-/* ---- input ---- */
-
-static int open_input(struct drive *drive, const struct plan_stage *stage)
-{
-    if (stage->compile)
-        return open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (drive->options->input < 0) {
-        const struct blob *input = &drive->plan->request->input;
-        if (input->length == 0)
-            return open("/dev/null", O_RDONLY | O_CLOEXEC);
-        /* A sealed memory file: nothing to pump, so a guest that never reads it keeps nobody waiting. */
-        int fd = hc_memfd_sealed("stdin", input->data, input->length);
-        if (fd >= 0)
-            lseek(fd, 0, SEEK_SET);
-        return fd;
-    }
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
-    int result = feed_start(&drive->feed, drive->loop, drive->options->input, ends[1]);
-    if (result < 0) {
-        hc_close(ends[0]);
-        return result;
-    }
-    drive->feeding = true;
-    return ends[0];
-}
-
-static void stop_feeding(struct drive *drive)
-{
-    if (drive->feeding)
-        feed_stop(&drive->feed);
-    drive->feeding = false;
-}
-
-/* ---- jobs ---- */
-
-static int argument_block(const char *cwd, const struct words *argv, const struct words *env)
-{
-    struct hc_buf buf = HC_BUF_INIT(4 << 20);
-    hc_buf_add(&buf, cwd, strlen(cwd) + 1);
-    for (size_t i = 0; i < argv->count; i++)
-        hc_buf_add(&buf, argv->item[i], strlen(argv->item[i]) + 1);
-    for (size_t i = 0; env && i < env->count; i++)
-        hc_buf_add(&buf, env->item[i], strlen(env->item[i]) + 1);
-    int fd = hc_buf_status(&buf);
-    if (fd == 0)
-        fd = hc_memfd_sealed("hotcell-arguments", buf.data, buf.length);
-    hc_buf_release(&buf);
-    return fd;
-}
-
-static void start_stage(struct drive *drive)
-{
-    const struct plan_stage *stage = &drive->plan->stages[drive->stage];
-    struct run_stage *record = &drive->result->stages[drive->stage];
-    drive->result->stage_count = drive->stage + 1;
-    snprintf(record->name, sizeof record->name, "%s", stage->name);
-    record->compile = stage->compile;
-    record->limits = stage->limits;
-    struct capture *captures = drive->captures[drive->stage];
-    for (int i = 0; i < 2; i++)
-        capture_init(&captures[i], stage->limits.value[LIMIT_OUTPUT]);
-
-    int fds[5] = {-1, -1, -1, -1, -1};
-    int result = open_stream(drive, &captures[1], 2, drive->stage, &fds[2]);
-    if (result == 0 && stage->compile)
-        result = (fds[1] = fcntl(fds[2], F_DUPFD_CLOEXEC, 3)) < 0 ? -errno : 0;
-    else if (result == 0)
-        result = open_stream(drive, &captures[0], 1, drive->stage, &fds[1]);
-    if (result == 0)
-        result = fds[0] = open_input(drive, stage);
-    if (result >= 0)
-        result = fds[3] = argument_block(drive->plan->cell.work_dir, &stage->argv, &drive->plan->env);
-    struct warden_message message = {.type = WARDEN_JOB_START, .job = drive->stage};
-    message.job_spec.kind = JOB_PROGRAM;
-    message.job_spec.sweep = drive->stage > 0;
-    message.job_spec.last = drive->stage + 1 == drive->plan->stage_count && drive->plan->request->collect.count == 0;
-    message.job_spec.final = message.job_spec.last && drive->options->final;
-    message.job_spec.argc = (uint32_t)stage->argv.count;
-    message.job_spec.envc = (uint32_t)drive->plan->env.count;
-    plan_job_limits(&stage->limits, &message.job_spec.limits);
-    if (drive->stage == 0 && drive->plan->files >= 0) {
-        message.job_spec.has_files = 1;
-        fds[4] = drive->plan->files;
-    }
-    if (result >= 0)
-        send_message(drive, &message, fds, fds[4] >= 0 ? 5 : 4);
-    else
-        fail(drive, -result, "preparing a stage");
-    for (int i = 0; i < 4; i++)
-        hc_close(fds[i]);
-}
-
-static void start_collecting(struct drive *drive)
-{
-    const struct words *patterns = &drive->plan->request->collect;
-    drive->collecting = true;
-    collected_init(&drive->collected, DRIVE_COLLECT_LIMIT);
-    int fds[4] = {open("/dev/null", O_RDWR | O_CLOEXEC), -1, -1, -1};
-    int result = open_stream(drive, NULL, 1, COLLECT_JOB, &fds[1]);
-    if (result == 0)
-        result = fds[2] = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
-    if (result >= 0)
-        result = fds[3] = argument_block(drive->plan->cell.work_dir, patterns, NULL);
-    struct warden_message message = {.type = WARDEN_JOB_START, .job = COLLECT_JOB};
-    message.job_spec.kind = JOB_COLLECT;
-    message.job_spec.sweep = 1;
-    message.job_spec.argc = (uint32_t)patterns->count;
-    message.job_spec.collect_limit = DRIVE_COLLECT_LIMIT;
-    plan_job_limits(&drive->plan->stages[drive->stage].limits, &message.job_spec.limits);
-    message.job_spec.limits.wall = 30 * 1000000ULL;
-    message.job_spec.limits.cpu_time = 0;
-    if (result >= 0)
-        send_message(drive, &message, fds, 4);
-    else
-        fail(drive, -result, "collecting files");
-    for (int i = 0; i < 4; i++)
-        hc_close(fds[i]);
+    if (job == HELPER_KEEP_JOB)
+        snapshot_add(&drive->keeping, bytes, length);
+    else if (job != HELPER_JOB)
+        take_output(drive, job, number, bytes, length);
+    else if (drive->helper == HELPER_SNAPSHOT)
+        snapshot_add(&drive->snapshot, bytes, length);
+    else if (collected_add(&drive->collected, bytes, length, NULL) < 0)
+        drive->result->files_skipped++;
 }
 
 /* ---- what the warden says ---- */
 
-static void on_job_ended(struct drive *drive, const struct warden_message *message)
+static void on_helper_ended(struct drive *drive, const struct warden_message *message)
 {
-    if (message->job == COLLECT_JOB) {
-        /* What came is kept. A guest that spoils its own collection (too little memory for it, say) does not make the
-         * run our fault. */
-        if (message->facts.end != JOB_EXITED || message->facts.exit_code != 0)
-            drive->result->files_skipped++;
+    bool good = message->facts.end == JOB_EXITED && message->facts.exit_code == 0;
+    /* What came is kept. A guest that spoils its own collection (too little memory for it, say) does not make the run
+     * our fault. */
+    if (drive->helper == HELPER_COLLECT && !good)
+        drive->result->files_skipped++;
+    if (drive->helper == HELPER_SNAPSHOT && !good && !drive->cancelled)
+        hc_fail(&drive->snapshot.failure, HC_CLASS_OURS, EIO, "the workspace could not be read for the tests%s%s",
+                message->err.message[0] ? ": " : "", message->err.message);
+    destroy_cell(drive);
+}
+
+/* A stage that somebody did not want any more before it began. */
+static void add_cancelled_stage(struct drive *drive)
+{
+    const struct plan_stage *stage = &drive->plan->stages[drive->result->stage_count];
+    struct run_stage *record = &drive->result->stages[drive->result->stage_count++];
+    memcpy(record->name, stage->name, sizeof record->name);
+    record->compile = stage->compile;
+    record->facts.end = JOB_CANCELLED;
+    record->limits = stage->limits;
+}
+
+/* What the first stage left is read before the next one can change it. Whether it could be is not the run's concern. */
+static void on_keep_ended(struct drive *drive, const struct warden_message *message)
+{
+    drive->helper = HELPER_NONE;
+    drive->kept = message->facts.end == JOB_EXITED && message->facts.exit_code == 0;
+    if (drive->cancelled) {
+        add_cancelled_stage(drive);
         destroy_cell(drive);
         return;
     }
-    if (message->job != drive->stage)
+    drive->job++;
+    drive_start_stage(drive);
+}
+
+static void start_next_stage(struct drive *drive)
+{
+    if (drive->job == 0 && drive->options.keep && drive_start_keep(drive))
         return;
-    struct run_stage *stage = &drive->result->stages[drive->stage];
-    stop_feeding(drive);
-    stage->facts = message->facts;
-    stage->err = message->err;
-    stage->started = message->facts.end != JOB_NOT_STARTED;
+    drive->job++;
+    drive_start_stage(drive);
+}
+
+static void on_job_ended(struct drive *drive, const struct warden_message *message)
+{
+    const struct plan *plan = drive->plan;
+    if (message->job == HELPER_JOB) {
+        on_helper_ended(drive, message);
+        return;
+    }
+    if (message->job == HELPER_KEEP_JOB) {
+        on_keep_ended(drive, message);
+        return;
+    }
+    if (message->job != drive->job)
+        return;
+    struct run_stage *record = drive_record(drive, drive->job);
+    drive_stop_feeding(drive);
+    if (drive->job + 1 < plan->stage_count) /* what it wrote is told before the next stage is */
+        pipes_drain(&drive->pipes);
+    record->facts = message->facts;
+    record->err = message->err;
+    record->started = message->facts.end != JOB_NOT_STARTED;
+    if (drive->cancelled && message->facts.end == JOB_NOT_STARTED)
+        record->facts.end = JOB_CANCELLED; /* it waited for its cell when somebody changed their mind */
     drive->last = message->job_spec.last;
-    drive->gone = message->job_spec.final; /* nothing more comes from there */
-    stage_judge(stage);
-    bool alive = message->facts.end == JOB_EXITED && !drive->cancelled;
-    if (alive && stage->status == RUN_COMPLETED && drive->stage + 1 < drive->plan->stage_count) {
-        drive->stage++;
-        start_stage(drive);
-    } else if (alive && drive->plan->request->collect.count) {
-        start_collecting(drive);
+    if (message->job_spec.final) /* nothing more comes from there but the warden's own end */
+        leave_link(drive);
+    stage_judge(record);
+    bool alive = message->facts.end == JOB_EXITED && !drive->cancelled && drive->job < plan->stage_count;
+    if (alive && record->status == RUN_COMPLETED && drive->job + 1 < plan->stage_count) {
+        start_next_stage(drive);
+    } else if (alive && record->status == RUN_COMPLETED && plan->test_count) {
+        drive->testing = true;
+        drive_start_snapshot(drive);
+    } else if (alive && plan->request->collect.count) {
+        drive_start_collect(drive);
     } else {
         destroy_cell(drive);
     }
 }
 
-static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
+static struct drive *drive_of(struct link_owner *owner)
 {
-    (void)loop, (void)events;
-    struct drive *drive = data;
-    if (drive->gone)
-        return;
-    struct warden_message message;
-    size_t count = 0;
-    ssize_t size = hc_recv_fds(fd, &message, sizeof message, NULL, 0, &count);
-    /* A reset is reported once, before what was sent before it: unix(7). */
-    if (size == -EAGAIN || size == -EINTR || size == -ECONNRESET)
-        return;
-    if (size != (ssize_t)sizeof message || message.protocol != WARDEN_PROTOCOL) {
-        fail(drive, size < 0 ? (int)-size : EPIPE, "the warden died");
-        return;
-    }
-    if (message.type == WARDEN_HELLO &&
-        drive->options->hello(drive->options->hello_data, &message, &drive->failure) < 0)
-        drive->refused = drive->ended = true;
-    if (message.cell != drive->cell)
-        return;
-    switch (message.type) {
+    return (struct drive *)((char *)owner - offsetof(struct drive, owner));
+}
+
+static void on_message(struct link_owner *owner, const struct warden_message *message)
+{
+    struct drive *drive = drive_of(owner);
+    switch (message->type) {
     case WARDEN_CELL_FAILED:
-        drive->failure = message.err;
-        drive->ended = true;
-        break;
-    case WARDEN_JOB_STARTED:
-        if (message.job == drive->stage)
-            drive->result->stages[drive->stage].started = true;
+        if (!drive->failure.code)
+            drive->failure = message->err;
+        drive->failed = true;
         break;
     case WARDEN_JOB_ENDED:
-        on_job_ended(drive, &message);
-        if (drive->gone) {
-            hc_watch_remove(drive->warden_watch);
-            drive->warden_watch = NULL;
-        }
+        if (!drive->done)
+            on_job_ended(drive, message);
         break;
     case WARDEN_CELL_GONE:
         drive->gone = true;
@@ -366,91 +229,258 @@ static void on_warden(struct hc_loop *loop, int fd, uint32_t events, void *data)
     default:
         break;
     }
+    settle(drive);
 }
 
-static void on_cancel(struct hc_loop *loop, int fd, uint32_t events, void *data)
+static void on_gone(struct link_owner *owner, int code)
 {
-    (void)loop, (void)fd, (void)events;
+    struct drive *drive = drive_of(owner);
+    drive->linked = false;
+    if (!drive->done || more_tests(drive)) /* otherwise its cell has gone with it, and the pipes tell */
+        drive_stop(drive, code, "the warden died");
+    settle(drive);
+}
+
+/* ---- tests ---- */
+
+/* A stage that says why there can be no tests: the stages left too much, say. */
+static void add_failed_stage(struct drive *drive, const struct hc_err *err)
+{
+    struct run_stage *stage = &drive->result->stages[drive->result->stage_count++];
+    memcpy(stage->name, "workspace", sizeof "workspace");
+    stage->facts.end = JOB_NOT_STARTED;
+    stage->facts.exit_code = -1;
+    stage->limits = stage[-1].limits;
+    stage->err = *err;
+}
+
+/* To whom it may be of use again. */
+static void tell_kept(struct drive *drive, struct snapshot *files)
+{
+    const struct drive_events *events = &drive->options.events;
+    if (files->fd >= 0 && files->size <= drive->options.keep && events->kept)
+        events->kept(events->data, files, &drive->captures[0][1]);
+}
+
+/* The tests of this run need it as well. */
+static void tell_kept_copy(struct drive *drive)
+{
+    struct snapshot copy = drive->snapshot;
+    copy.fd = drive->options.keep ? fcntl(copy.fd, F_DUPFD_CLOEXEC, 3) : -1;
+    tell_kept(drive, &copy);
+    hc_close(copy.fd);
+}
+
+/* The cell before it is gone, with everything in it. */
+static void next_test(struct drive *drive)
+{
+    if (drive->helper == HELPER_SNAPSHOT) {
+        struct hc_err err = {0};
+        drive->helper = HELPER_NONE;
+        if (snapshot_finish(&drive->snapshot, &err) < 0) {
+            drive->testing = false;
+            add_failed_stage(drive, &err);
+            return;
+        }
+        tell_kept_copy(drive);
+    }
+    leave_link(drive);
+    drive->job = drive->plan->stage_count + drive->result->test_count;
+    drive_start_test(drive);
+}
+
+/* The one that would have been next stands for those that somebody did not want any more. */
+static void add_cancelled_test(struct drive *drive)
+{
+    const struct plan_test *test = &drive->plan->tests[drive->result->test_count];
+    struct run_test *record = &drive->result->tests[drive->result->test_count++];
+    memcpy(record->job.name, test->name, sizeof record->job.name);
+    record->job.facts.end = JOB_CANCELLED;
+    record->job.limits = test->limits;
+}
+
+/* ---- beginning and end ---- */
+
+static void move_output(struct drive *drive)
+{
+    struct result *result = drive->result;
+    size_t stages = drive->plan->stage_count, tried = result->stage_count < stages ? result->stage_count : stages;
+    bool more = result->test_count > 0 || result->stage_count > stages; /* something came after the stages */
+    for (size_t i = 0; i < tried; i++) {
+        struct capture *captures = drive->captures[i];
+        if (i + 1 < tried || more) {
+            result->stages[i].output = captures[1];
+            capture_release(&captures[0]);
+        } else {
+            result->out = captures[0];
+            result->err = captures[1];
+        }
+    }
+    for (size_t i = 0; i < result->test_count; i++) {
+        struct run_test *test = &result->tests[i];
+        const struct blob *expect = drive->plan->tests[i].expect;
+        test->out = drive->captures[stages + i][0];
+        test->err = drive->captures[stages + i][1];
+        if (expect && capture_missing(&test->out) == 0)
+            test->match = test_compare(test->out.head, test->out.head_length, expect->data, expect->length);
+    }
+    free(drive->captures);
+}
+
+static void move_files(struct drive *drive)
+{
+    struct result *result = drive->result;
+    if (drive->helper != HELPER_COLLECT)
+        return;
+    uint64_t spoiled = result->files_skipped;
+    if (collected_finish(&drive->collected, result, NULL) < 0)
+        spoiled++;
+    result->files_skipped += spoiled;
+    collected_release(&drive->collected);
+}
+
+/* What remains of a drive that will say nothing more. */
+static void drive_free(struct drive *drive)
+{
+    drive_stop_feeding(drive);
+    pipes_close(&drive->pipes);
+    hc_timer_remove(drive->failing);
+    destroy_cell(drive);
+    leave_link(drive);
+    if (drive->cancelled && !drive->failed && more_tests(drive))
+        add_cancelled_test(drive);
+    move_output(drive);
+    move_files(drive);
+    snapshot_release(&drive->snapshot);
+    snapshot_release(&drive->keeping);
+    drive->result->internal = drive->failure;
+    free(drive);
+}
+
+static void settle(void *data)
+{
     struct drive *drive = data;
-    hc_watch_remove(drive->cancel_watch);
-    drive->cancel_watch = NULL;
-    drive->cancelled = true;
-    end_job(drive, JOB_CANCELLED);
+    if (!drive->failed && (!drive->done || pipes_busy(&drive->pipes)))
+        return;
+    if (!drive->failed && !drive->cancelled && more_tests(drive)) {
+        if (drive->gone)
+            next_test(drive);
+        if (!drive->failed && (!drive->gone || !drive->done))
+            return;
+    }
+    struct drive_events events = drive->options.events;
+    struct result *result = drive->result;
+    struct hc_err err = {0};
+    if (drive->kept && snapshot_finish(&drive->keeping, &err) == 0)
+        tell_kept(drive, &drive->keeping);
+    drive_free(drive);
+    result_judge(result);
+    if (events.ended)
+        events.ended(events.data);
 }
 
-static int begin(struct drive *drive)
+static int prepare(struct drive *drive)
 {
-    drive->loop = hc_loop_new();
-    drive->result->stages = calloc(drive->plan->stage_count, sizeof *drive->result->stages);
-    drive->captures = calloc(drive->plan->stage_count, sizeof *drive->captures);
-    if (!drive->loop || !drive->result->stages || !drive->captures)
-        return -ENOMEM;
-    drive->warden_watch = hc_loop_watch(drive->loop, drive->warden, EPOLLIN, on_warden, drive);
-    if (!drive->warden_watch)
-        return -errno;
-    if (drive->options->cancel >= 0) {
-        drive->cancel_watch = hc_loop_watch(drive->loop, drive->options->cancel, EPOLLIN, on_cancel, drive);
-        if (!drive->cancel_watch)
-            return -errno;
-    }
     const struct plan *plan = drive->plan;
-    struct warden_message message = {
-        .type = WARDEN_CELL_NEW, .cell_spec = plan->cell, .isolation = drive->options->required};
-    hc_cleanup_fd int mounts = -1;
-    if (plan->cell.mount_count) {
-        mounts = hc_memfd_sealed("hotcell-mounts", plan->mounts, plan->cell.mount_count * sizeof *plan->mounts);
-        if (mounts < 0)
-            return mounts;
-    }
-    send_message(drive, &message, &mounts, mounts >= 0 ? 1 : 0);
-    if (!drive->ended)
-        start_stage(drive);
+    struct result *result = drive->result;
+    drive->owner.message = on_message;
+    drive->owner.gone = on_gone;
+    drive->pipes = (struct pipes){.loop = link_loop(drive->link), .data = drive, .bytes = on_bytes, .after = settle};
+    snapshot_init(&drive->snapshot);
+    snapshot_init(&drive->keeping);
+    result->tests_total = plan->test_count;
+    drive->testing = plan->test_count > 0 && plan->stage_count == 0;
+    result->stages = calloc(plan->stage_count + 1, sizeof *result->stages);
+    drive->captures = calloc(plan->stage_count + plan->test_count, sizeof *drive->captures);
+    if (plan->test_count)
+        result->tests = calloc(plan->test_count, sizeof *result->tests);
+    return result->stages && drive->captures && (result->tests || !plan->test_count) ? 0 : -ENOMEM;
+}
+
+/* The first stage as an earlier run left it. */
+static int take_kept(struct drive *drive)
+{
+    const struct drive_kept *kept = drive->options.kept;
+    const struct plan_stage *stage = &drive->plan->stages[0];
+    struct run_stage *record = &drive->result->stages[drive->result->stage_count++];
+    memcpy(record->name, stage->name, sizeof record->name);
+    record->compile = record->started = record->cached = true;
+    record->limits = stage->limits;
+    drive->snapshot = kept->files;
+    drive->snapshot.fd = fcntl(kept->files.fd, F_DUPFD_CLOEXEC, 3);
+    if (drive->snapshot.fd < 0)
+        return -errno;
+    drive->testing = drive->plan->test_count > 0;
+    const struct drive_events *events = &drive->options.events;
+    if (events->stage)
+        events->stage(events->data, 0, record->name);
+    for (int i = 0; i < 2; i++)
+        capture_init(&drive->captures[0][i], stage->limits.value[LIMIT_OUTPUT]);
+    take_output(drive, 0, 2, kept->output.head, kept->output.head_length);
+    drive->first = drive->job = 1;
     return 0;
 }
 
-static void finish(struct drive *drive)
+/* Its disk is the run's own, besides what it begins with. */
+static void start_first_stage(struct drive *drive)
 {
-    struct result *result = drive->result;
-    stop_feeding(drive);
-    while (drive->streams)
-        close_stream(drive->streams);
-    hc_watch_remove(drive->warden_watch);
-    hc_watch_remove(drive->cancel_watch);
-    hc_loop_free(drive->loop);
-    for (size_t i = 0; drive->captures && i < result->stage_count; i++) {
-        if (i + 1 < result->stage_count) {
-            result->stages[i].output = drive->captures[i][1];
-            capture_release(&drive->captures[i][0]);
-        } else {
-            result->out = drive->captures[i][0];
-            result->err = drive->captures[i][1];
-        }
-    }
-    free(drive->captures);
-    if (drive->collecting) {
-        uint64_t spoiled = result->files_skipped;
-        if (collected_finish(&drive->collected, result, NULL) < 0)
-            spoiled++;
-        result->files_skipped += spoiled;
-        collected_release(&drive->collected);
-    }
-    result->internal = drive->failure;
+    struct cell_spec spec = drive->plan->cell;
+    spec.disk += drive->snapshot.disk;
+    spec.inodes += drive->snapshot.inodes;
+    drive_new_cell(drive, &spec, drive->plan->warm);
+    if (!drive->failed)
+        drive_start_stage(drive);
 }
 
-int drive_run(int warden, const struct plan *plan, const struct drive_options *options, struct result *result,
-              struct hc_err *err)
+int drive_start(struct link *link, const struct plan *plan, const struct drive_options *options, struct result *result,
+                struct drive **out)
 {
-    struct drive drive = {.warden = warden, .cell = hc_now(), .plan = plan, .options = options, .result = result};
-    int status = begin(&drive);
+    if (!link_alive(link))
+        return -EPIPE;
+    struct drive *drive = calloc(1, sizeof *drive);
+    if (!drive)
+        return -ENOMEM;
+    *drive = (struct drive){.link = link, .plan = plan, .options = *options, .result = result};
+    *out = drive;
+    int status = prepare(drive);
+    if (status == 0 && options->kept)
+        status = take_kept(drive);
+    if (status == 0 && drive->testing)
+        drive_start_test(drive);
+    else if (status == 0)
+        start_first_stage(drive);
+    if (status == 0 && drive->cancelled) /* by who was told of the kept stage */
+        end_job(drive, JOB_CANCELLED);
+    if (status == 0 && drive->failed)
+        status = -drive->failure.code;
     if (status < 0)
-        fail(&drive, -status, "starting the run");
-    while (!drive.ended && !(drive.gone && !drive.streams)) {
-        status = hc_loop_turn(drive.loop, -1);
-        if (status < 0 && status != -EINTR)
-            fail(&drive, -status, "waiting for events");
-    }
-    finish(&drive);
-    if (drive.refused)
-        *err = drive.failure;
-    return drive.refused ? -err->code : 0;
+        drive_free(drive);
+    return status;
+}
+
+void drive_cancel(struct drive *drive)
+{
+    if (drive->cancelled || (drive->done && !more_tests(drive)))
+        return;
+    drive->cancelled = true;
+    if (!drive->done)
+        end_job(drive, JOB_CANCELLED);
+}
+
+static void on_failing(struct hc_loop *loop, void *data)
+{
+    (void)loop;
+    struct drive *drive = data;
+    drive->failing = NULL;
+    settle(drive);
+}
+
+/* Its end is told from the loop, for who calls this may be in the middle of something. */
+void drive_fail(struct drive *drive, const struct hc_err *err)
+{
+    if (!drive->failure.code)
+        drive->failure = *err;
+    drive->failed = true;
+    if (!drive->failing)
+        drive->failing = hc_loop_timer(drive->pipes.loop, hc_now(), on_failing, drive);
 }

@@ -4,11 +4,43 @@
 
 #include "hotcell.h"
 #include "run/config.h"
+#include "run/language.h"
+#include "run/link.h"
+#include "run/request.h"
+#include "run/result.h"
+#include "run/snapshot.h"
 #include "warden/keeper.h"
+
+struct hc_config {
+    struct config *config;
+};
+
+struct hc_request {
+    struct request *request;
+    int input;
+    hc_output_fn output;
+    void *output_data;
+    uint64_t keep;         /* drive_options.keep; what is kept goes to: */
+    struct snapshot *kept; /* NULL: nowhere */
+};
+
+struct hc_result {
+    struct result result;
+    struct language *language; /* its version is found when it is first asked for */
+    char summary[256];
+    char *out, *err, *json;
+    size_t out_length, err_length;
+};
+
+struct engine_run;
 
 struct hc_engine {
     const struct config *config;
-    struct keeper keeper;
+    struct keeper keeper; /* without its socket, which is the link's */
+    struct hc_loop *loop;
+    struct link *link;      /* NULL: no warden yet */
+    struct engine_run *run; /* the one under way */
+    struct hc_err refusal;  /* the greeting's */
     int cancel;
     bool greeted;
     bool single; /* one run, then it is closed */

@@ -5,6 +5,7 @@
 #include "kernel/probe.h"
 #include "run/isolation.h"
 #include "run/language.h"
+#include "run/warm.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -38,11 +39,12 @@ char *hc_languages_json(const hc_config *config, hc_error **error)
         bool available = language_available(language, &missing);
         if (available)
             language_version(language, version, sizeof version);
-        json_array_append_new(
-            array, json_pack("{s:s, s:s?, s:o, s:s, s:s, s:s, s:b, s:s?, s:s?}", "name", language->name, "title",
-                             language->title, "aliases", words_json(&language->aliases), "version", version,
-                             "extension", language->extensions.count ? language->extensions.item[0] : "", "start",
-                             "cold", "available", available, "package", language->package, "source", language->source));
+        json_array_append_new(array, json_pack("{s:s, s:s?, s:o, s:s, s:s, s:s, s:b, s:s?, s:s?}", "name",
+                                               language->name, "title", language->title, "aliases",
+                                               words_json(&language->aliases), "version", version, "extension",
+                                               language->extensions.count ? language->extensions.item[0] : "", "start",
+                                               warm_word(engine_config(config), language), "available", available,
+                                               "package", language->package, "source", language->source));
     }
     languages_free(languages);
     char *text = json_dumps(array, JSON_COMPACT);

@@ -75,7 +75,8 @@ static int add_built_in(struct words *folders)
     char own[PATH_MAX];
     if (locate_own_folder(own, sizeof own) == 0) {
         /* The build tree; a program copied together with its languages; an installation that was moved. */
-        static const char *const places[] = {"../languages", "languages", "../share/hotcell/languages"};
+        static const char *const places[] = {"../languages", "languages", "../share/hotcell/languages",
+                                             "../../share/hotcell/languages"}; /* from libexec/hotcell */
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
             int result = add_folder(folders, "%s/%s", own, places[i]);
             if (result != 0)
@@ -95,7 +96,7 @@ static int add_users(struct words *folders)
 }
 
 /* A folder that the configuration names must exist: a silent typo there would look like a missing language. */
-static int find_folders(const struct config *config, struct words *folders, struct hc_err *err)
+int language_folders(const struct config *config, struct words *folders, struct hc_err *err)
 {
     for (size_t i = 0; config != NULL && i < config->language_paths.count; i++) {
         const char *path = config->language_paths.item[i];
@@ -212,7 +213,7 @@ static int load(const struct words *folders, struct languages **out, struct hc_e
 int languages_load(const struct config *config, struct languages **out, struct hc_err *err)
 {
     HC_CLEANUP(words_release) struct words folders = {0};
-    int result = find_folders(config, &folders, err);
+    int result = language_folders(config, &folders, err);
     return result < 0 ? result : load(&folders, out, err);
 }
 
@@ -345,10 +346,30 @@ static int find_alias(const struct words *folders, const char *name, const char 
     return result;
 }
 
+/* One of those that were read beforehand: it gets one more user. */
+static int find_kept(const struct languages *languages, const char *name, struct language **out, struct hc_err *err)
+{
+    char wanted[NAME_SIZE];
+    struct entry *found = NULL;
+    bool possible = normalise(name, wanted, sizeof wanted);
+    for (size_t i = 0; possible && found == NULL && i < languages->count; i++)
+        if (strcmp(languages->item[i].language->name, wanted) == 0)
+            found = &languages->item[i];
+    if (possible && found == NULL)
+        found = find_claim(languages, false, wanted, false);
+    if (found == NULL)
+        return fail_unknown(languages, name, err);
+    found->language->users++;
+    *out = found->language;
+    return 0;
+}
+
 int languages_find(const struct config *config, const char *name, struct language **out, struct hc_err *err)
 {
+    if (config != NULL && config->languages != NULL)
+        return find_kept(config->languages, name, out, err);
     HC_CLEANUP(words_release) struct words folders = {0};
-    int result = find_folders(config, &folders, err);
+    int result = language_folders(config, &folders, err);
     if (result < 0)
         return result;
     char wanted[NAME_SIZE];
@@ -365,17 +386,20 @@ int languages_find_by_file(const struct config *config, const char *file_name, s
 {
     const char *base = strrchr(file_name, '/') != NULL ? strrchr(file_name, '/') + 1 : file_name;
     const char *dot = strrchr(base, '.');
-    struct languages *languages = NULL;
-    int result = languages_load(config, &languages, err);
+    struct languages *kept = config != NULL ? config->languages : NULL, *languages = kept;
+    int result = kept != NULL ? 0 : languages_load(config, &languages, err);
     if (result < 0)
         return result;
     /* Case matters first (.C is C++), then it does not (MAIN.PY). */
     struct entry *entry = NULL;
     if (dot != NULL && (entry = find_claim(languages, true, dot, false)) == NULL)
         entry = find_claim(languages, true, dot, true);
-    if (entry != NULL)
-        *out = HC_TAKE_PTR(entry->language);
-    languages_free(languages);
+    if (entry != NULL) {
+        entry->language->users++;
+        *out = entry->language;
+    }
+    if (languages != kept)
+        languages_free(languages);
     if (entry != NULL)
         return 0;
     hc_fail(err, HC_CLASS_REQUEST, EINVAL, "no language is known for the file \"%.128s\"", base);
@@ -384,8 +408,24 @@ int languages_find_by_file(const struct config *config, const char *file_name, s
     return -EINVAL;
 }
 
+void languages_look(struct languages *languages)
+{
+    for (size_t i = 0; i < languages->count; i++) {
+        struct language *language = languages->item[i].language;
+        const char *missing = NULL;
+        language->looked = false;
+        language->missing = language_available(language, &missing) ? NULL : missing;
+        language->looked = true;
+    }
+}
+
 bool language_available(const struct language *language, const char **missing)
 {
+    if (language->looked) {
+        if (missing != NULL && language->missing != NULL)
+            *missing = language->missing;
+        return language->missing == NULL;
+    }
     for (size_t i = 0; i < language->needs.count; i++) {
         if (access(language->needs.item[i], R_OK) == 0 || access(language->needs.item[i], X_OK) == 0)
             continue;

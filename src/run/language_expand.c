@@ -22,11 +22,20 @@ enum placeholder {
     PLACE_DIR,
     PLACE_MEMORY,
     PLACE_CPUS,
+    PLACE_DRIVER,
+    PLACE_CACHE,
     PLACE_COUNT
 };
 
-static const char *const placeholder_names[PLACE_COUNT] = {"{entry}", "{sources}", "{out}", "{stem}",
-                                                           "{dir}",   "{memory}",  "{cpus}"};
+static const char *const placeholder_names[PLACE_COUNT] = {"{entry}",  "{sources}", "{out}",    "{stem}", "{dir}",
+                                                           "{memory}", "{cpus}",    "{driver}", "{cache}"};
+
+/* What is started ahead has a driver and no program yet; with a program it is the other way round. */
+static bool has_place(int place, bool warm)
+{
+    bool program = place == PLACE_ENTRY || place == PLACE_SOURCES || place == PLACE_STEM;
+    return warm ? !program : place != PLACE_DRIVER;
+}
 
 struct values {
     const char *text[PLACE_COUNT]; /* {sources} has none: it is a word of its own */
@@ -48,14 +57,16 @@ static bool looks_like_placeholder(const char *text)
     return letters > 0 && text[1 + letters] == '}';
 }
 
-const char *language_template_check(const char *template)
+const char *language_template_check(const char *template, bool warm)
 {
     for (const char *at = template; *at != '\0'; at++) {
         if (!looks_like_placeholder(at))
             continue;
         int place = placeholder_at(at);
-        if (place < 0)
-            return "has an unknown placeholder; known are {entry} {sources} {out} {stem} {dir} {memory} {cpus}";
+        if (place < 0 || !has_place(place, warm))
+            return warm ? "has an unknown placeholder; known are {driver} {out} {dir} {memory} {cpus} {cache}"
+                        : "has an unknown placeholder; known are {entry} {sources} {out} {stem} {dir} {memory} {cpus} "
+                          "{cache}";
         if (place == PLACE_SOURCES && strcmp(template, placeholder_names[place]) != 0)
             return "has {sources} inside a word; it must be a word of its own";
     }
@@ -116,6 +127,31 @@ static uint64_t limit_of(const struct limits *limits, enum limit_id id)
     return limits != NULL ? limits->value[id] : limit_table[id].initial;
 }
 
+struct measures {
+    char memory[32], cpus[32], cache[sizeof LANGUAGE_CACHE + 64];
+};
+
+static void measure(const struct language *language, const struct limits *limits, struct measures *measures)
+{
+    snprintf(measures->cache, sizeof measures->cache, LANGUAGE_CACHE "/%s", language->name);
+    uint64_t mib = limit_of(limits, LIMIT_MEMORY) >> 20;
+    snprintf(measures->memory, sizeof measures->memory, "%" PRIu64, mib > 0 ? mib : 1);
+    snprintf(measures->cpus, sizeof measures->cpus, "%" PRIu64, (limit_of(limits, LIMIT_CPUS) + 999) / 1000);
+}
+
+/* `out` is untouched on failure. */
+static int fill_in(const struct words *command, const struct values *values, const struct words *sources,
+                   struct words *out)
+{
+    struct words made = {0};
+    int result = expand(command, values, sources, &made);
+    if (result < 0)
+        words_release(&made);
+    else
+        *out = made;
+    return result;
+}
+
 int language_expand(const struct language *language, const struct language_stage *stage, const char *work_dir,
                     const char *entry, const struct words *sources, const struct limits *limits, struct words *argv,
                     struct hc_err *err)
@@ -123,10 +159,8 @@ int language_expand(const struct language *language, const struct language_stage
     const char *base = strrchr(entry, '/') != NULL ? strrchr(entry, '/') + 1 : entry;
     const char *dot = strrchr(base, '.');
     int stem_length = dot != NULL && dot != base ? (int)(dot - base) : (int)strlen(base);
-    char memory[32], cpus[32];
-    uint64_t mib = limit_of(limits, LIMIT_MEMORY) >> 20;
-    snprintf(memory, sizeof memory, "%" PRIu64, mib > 0 ? mib : 1);
-    snprintf(cpus, sizeof cpus, "%" PRIu64, (limit_of(limits, LIMIT_CPUS) + 999) / 1000);
+    struct measures measures;
+    measure(language, limits, &measures);
 
     hc_cleanup_free char *entry_word = file_word(entry);
     hc_cleanup_free char *stem = NULL;
@@ -134,14 +168,27 @@ int language_expand(const struct language *language, const struct language_stage
         stem = NULL;
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     }
-    const struct values values = {{entry_word, "", LANGUAGE_OUT, stem, work_dir, memory, cpus}};
-    struct words made = {0};
-    int result = expand(&stage->command, &values, sources, &made);
-    if (result < 0) {
-        words_release(&made);
+    const struct values values = {
+        {entry_word, "", LANGUAGE_OUT, stem, work_dir, measures.memory, measures.cpus, "", measures.cache}};
+    int result = fill_in(&stage->command, &values, sources, argv);
+    if (result < 0)
         return hc_fail_errno(err, result == -ENOMEM ? HC_CLASS_OURS : HC_CLASS_REQUEST, -result,
                              "cannot make the command of %s for %s", language->name, entry);
-    }
-    *argv = made;
+    return 0;
+}
+
+int language_expand_warm(const struct language *language, const struct words *templates, const char *work_dir,
+                         const struct limits *limits, struct words *out, struct hc_err *err)
+{
+    struct measures measures;
+    char driver[sizeof LANGUAGE_DRIVERS + 64];
+    measure(language, limits, &measures);
+    snprintf(driver, sizeof driver, LANGUAGE_DRIVERS "/%s", language->name);
+    const struct values values = {
+        {"", "", LANGUAGE_OUT, "", work_dir, measures.memory, measures.cpus, driver, measures.cache}};
+    static const struct words none;
+    int result = fill_in(templates, &values, &none, out);
+    if (result < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, -result, "cannot make what %s starts ahead", language->name);
     return 0;
 }

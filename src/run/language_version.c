@@ -250,10 +250,10 @@ static bool ask(const struct language *language, struct hc_buf *answer)
     return heard;
 }
 
-static bool match(const char *pattern, const char *text, char *version, size_t size)
+bool language_version_in(const struct language *language, const char *text, char *version, size_t size)
 {
     regex_t compiled;
-    if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NEWLINE) != 0)
+    if (regcomp(&compiled, language->version_pattern, REG_EXTENDED | REG_NEWLINE) != 0)
         return false;
     regmatch_t group[2];
     bool found = regexec(&compiled, text, 2, group, 0) == 0 && group[1].rm_so >= 0;
@@ -277,7 +277,7 @@ void language_version(const struct language *language, char *version, size_t siz
         return;
     version[0] = '\0';
     struct hc_buf answer = HC_BUF_INIT(ANSWER_LIMIT);
-    if (ask(language, &answer) && answer.data != NULL && match(language->version_pattern, answer.data, version, size))
+    if (ask(language, &answer) && answer.data != NULL && language_version_in(language, answer.data, version, size))
         remember(key, version);
     else
         version[0] = '\0';

@@ -6,22 +6,44 @@
 #include <limits.h>
 #include <link.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
+/* The ELF header of the file that this code was loaded from; the linker puts the symbol there. */
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+
+/* The kernel says where the program's own headers are; if those are not ours, we are in a library. */
+static bool in_library(void)
+{
+    return (uintptr_t)&__ehdr_start + __ehdr_start.e_phoff != getauxval(AT_PHDR);
+}
+
 /* The dynamic linker knows the program only by argv[0], which may say anything, and a static one not at all; the kernel
- * knows better. */
+ * knows better, and what it says needs no resolving. */
+static int own_path(char *path, size_t size)
+{
+    Dl_info info;
+    if (in_library() && dladdr(&__ehdr_start, &info) != 0)
+        return realpath(info.dli_fname, path) ? 0 : -errno;
+    ssize_t length = readlink("/proc/self/exe", path, size);
+    if (length < 0)
+        return -errno;
+    if ((size_t)length == size)
+        return -ENAMETOOLONG;
+    path[length] = '\0';
+    return 0;
+}
+
 int locate_own_folder(char *folder, size_t size)
 {
-    static const char here = 0;
-    Dl_info info;
-    struct link_map *map = NULL;
-    bool library = dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map && map->l_name[0];
     char path[PATH_MAX];
-    if (!realpath(library ? map->l_name : "/proc/self/exe", path))
-        return -errno;
+    int result = own_path(path, sizeof path);
+    if (result < 0)
+        return result;
     *strrchr(path, '/') = '\0';
     return (size_t)snprintf(folder, size, "%s", path) < size ? 0 : -ENAMETOOLONG;
 }

@@ -1,11 +1,12 @@
 /* See plan.h. The order of checks is the order in which a person would want to hear of mistakes: what to run, then with
  * what, then how much. */
-#include "run/plan.h"
+#include "run/plan_internal.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
 #include "cell/archive.h"
 #include "run/policy.h"
+#include "run/warm.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ static const char *const base_env[] = {
     "LOGNAME=sandbox",
 };
 
-static int no_memory(struct hc_err *err)
+int plan_no_memory(struct hc_err *err)
 {
     return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
 }
@@ -31,16 +32,22 @@ static int no_memory(struct hc_err *err)
 
 static int place_mount(struct plan *plan, const struct policy_mount *checked, struct hc_err *err)
 {
+    uint32_t index = plan->cell.mount_count;
+    struct cell_mount *mount = &plan->mounts[index];
+    snprintf(mount->path, sizeof mount->path, "%s", checked->path);
+    mount->read_only = checked->read_only;
+    if (checked->fd < 0) { /* a server's: the warden can have it by its number */
+        mount->host = checked->served;
+        memcpy(mount->below, checked->below, sizeof mount->below);
+        plan->cell.mount_count++;
+        return 0;
+    }
     struct stat st;
     if (fstat(checked->fd, &st) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "looking at %s", checked->host);
-    uint32_t index = plan->cell.mount_count;
-    struct cell_mount *mount = &plan->mounts[index];
     if (words_add(&plan->hosts, checked->host) < 0)
-        return no_memory(err);
-    snprintf(mount->path, sizeof mount->path, "%s", checked->path);
+        return plan_no_memory(err);
     mount->host = index;
-    mount->read_only = checked->read_only;
     mount->device = st.st_dev;
     mount->inode = st.st_ino;
     plan->host_writable[index] = !checked->read_only;
@@ -54,7 +61,7 @@ static int plan_mounts(const struct config *config, struct plan *plan, struct hc
     for (size_t i = 0; i < request->mount_count; i++) {
         struct policy_mount *checked = calloc(1, sizeof *checked);
         if (!checked)
-            return no_memory(err);
+            return plan_no_memory(err);
         checked->fd = -1;
         int result = policy_open(config, &request->mounts[i], checked, err);
         if (result == 0)
@@ -139,8 +146,7 @@ static int plan_files(struct plan *plan, const char *code_name, struct hc_err *e
 
 /* ---- environment ---- */
 
-/* A later setting of a name replaces the earlier one. */
-static int set_env(struct words *env, const char *setting)
+int plan_set_env(struct words *env, const char *setting)
 {
     size_t name = strcspn(setting, "=") + 1;
     for (size_t i = 0; i < env->count; i++) {
@@ -156,148 +162,24 @@ static int set_env(struct words *env, const char *setting)
     return words_add(env, setting);
 }
 
+int plan_base_env(const char *work_dir, const struct language *language, struct words *env)
+{
+    char home[300];
+    snprintf(home, sizeof home, "HOME=%s", work_dir);
+    int result = plan_set_env(env, home);
+    for (size_t i = 0; i < sizeof base_env / sizeof *base_env && result == 0; i++)
+        result = plan_set_env(env, base_env[i]);
+    for (size_t i = 0; language && i < language->env.count && result == 0; i++)
+        result = plan_set_env(env, language->env.item[i]);
+    return result;
+}
+
 static int plan_env(struct plan *plan, struct hc_err *err)
 {
-    int result = 0;
-    char home[300];
-    snprintf(home, sizeof home, "HOME=%s", plan->cell.work_dir);
-    result = set_env(&plan->env, home);
-    for (size_t i = 0; i < sizeof base_env / sizeof *base_env && result == 0; i++)
-        result = set_env(&plan->env, base_env[i]);
-    for (size_t i = 0; plan->language && i < plan->language->env.count && result == 0; i++)
-        result = set_env(&plan->env, plan->language->env.item[i]);
+    int result = plan_base_env(plan->cell.work_dir, plan->language, &plan->env);
     for (size_t i = 0; i < plan->request->env.count && result == 0; i++)
-        result = set_env(&plan->env, plan->request->env.item[i]);
-    return result < 0 ? no_memory(err) : 0;
-}
-
-/* ---- stages ---- */
-
-static struct plan_stage *add_stage(struct plan *plan, const char *name, bool compile, const struct limits *limits)
-{
-    struct plan_stage *grown = realloc(plan->stages, (plan->stage_count + 1) * sizeof *grown);
-    if (!grown)
-        return NULL;
-    plan->stages = grown;
-    struct plan_stage *stage = &grown[plan->stage_count++];
-    *stage = (struct plan_stage){.compile = compile, .limits = *limits};
-    snprintf(stage->name, sizeof stage->name, "%s", name);
-    return stage;
-}
-
-static int add_words(struct words *to, const struct words *from)
-{
-    int result = 0;
-    for (size_t i = 0; i < from->count && result == 0; i++)
-        result = words_add(to, from->item[i]);
-    return result;
-}
-
-/* A stage's own limits replace the run's, within the operator's ceilings. */
-static struct limits stage_limits(const struct config *config, const struct limits *run, const struct limits *own)
-{
-    struct limits limits = *run;
-    for (int id = 0; id < LIMIT_COUNT; id++) {
-        if (!own->set[id])
-            continue;
-        limits.value[id] = own->value[id];
-        if (config->ceilings.set[id] && limits.value[id] > config->ceilings.value[id])
-            limits.value[id] = config->ceilings.value[id];
-    }
-    return limits;
-}
-
-static bool has_extension(const char *path, const struct words *extensions)
-{
-    size_t length = strlen(path);
-    for (size_t i = 0; i < extensions->count; i++) {
-        size_t size = strlen(extensions->item[i]);
-        if (length > size && strcasecmp(path + length - size, extensions->item[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int plan_language_stages(const struct config *config, struct plan *plan, const struct limits *limits,
-                                struct hc_err *err)
-{
-    const struct language *language = plan->language;
-    const struct request *request = plan->request;
-    struct words sources = {0};
-    int result = words_add(&sources, plan->entry);
-    for (size_t i = 0; i < request->file_count && result == 0; i++)
-        if (strcmp(request->files[i].path, plan->entry) != 0 &&
-            has_extension(request->files[i].path, &language->extensions))
-            result = words_add(&sources, request->files[i].path);
-    if (result < 0)
-        no_memory(err);
-    if (result == 0 && language->compile.present) {
-        struct limits own = stage_limits(config, limits, &language->compile.limits);
-        struct plan_stage *stage = add_stage(plan, "compile", true, &own);
-        result = stage ? language_expand(language, &language->compile, plan->cell.work_dir, plan->entry, &sources, &own,
-                                         &stage->argv, err)
-                       : no_memory(err);
-        if (own.value[LIMIT_DISK] > plan->cell.disk)
-            plan->cell.disk = own.value[LIMIT_DISK];
-        if (own.value[LIMIT_INODES] > plan->cell.inodes)
-            plan->cell.inodes = own.value[LIMIT_INODES];
-    }
-    if (result == 0) {
-        struct plan_stage *stage = add_stage(plan, "run", false, limits);
-        result = stage ? language_expand(language, &language->run, plan->cell.work_dir, plan->entry, &sources, limits,
-                                         &stage->argv, err)
-                       : no_memory(err);
-        if (result == 0 && add_words(&stage->argv, &request->args) < 0)
-            result = no_memory(err);
-    }
-    words_release(&sources);
-    return result;
-}
-
-static int plan_command_stage(struct plan *plan, const struct limits *limits, struct hc_err *err)
-{
-    const struct request *request = plan->request;
-    struct plan_stage *stage = add_stage(plan, "run", false, limits);
-    int result = stage ? 0 : -ENOMEM;
-    if (result == 0 && request->command_shell) {
-        result = words_add(&stage->argv, "/bin/sh");
-        if (result == 0)
-            result = words_add(&stage->argv, "-c");
-        if (result == 0)
-            result = words_add(&stage->argv, request->command.item[0]);
-        if (result == 0 && request->args.count)
-            result = words_add(&stage->argv, "sh");
-    } else if (result == 0) {
-        result = add_words(&stage->argv, &request->command);
-    }
-    if (result == 0)
-        result = add_words(&stage->argv, &request->args);
-    return result < 0 ? no_memory(err) : 0;
-}
-
-static int plan_stages(const struct config *config, struct plan *plan, struct hc_err *err)
-{
-    const struct request *request = plan->request;
-    struct limits limits;
-    int result = limits_resolve(&request->limits, &config->defaults, &config->ceilings, &limits, err);
-    if (result < 0)
-        return result;
-    plan->output_cap = limits.value[LIMIT_OUTPUT];
-    plan->cell.disk = limits.value[LIMIT_DISK];
-    plan->cell.inodes = limits.value[LIMIT_INODES];
-    for (size_t i = 0; i < request->stage_count; i++) {
-        struct limits own;
-        result = limits_resolve(&request->stages[i].limits, &limits, &config->ceilings, &own, err);
-        if (result < 0)
-            return hc_err_context(err, "stages[%zu]", i);
-        char name[32];
-        snprintf(name, sizeof name, "stage%zu", i + 1);
-        struct plan_stage *stage =
-            add_stage(plan, request->stages[i].name ? request->stages[i].name : name, true, &own);
-        if (!stage || add_words(&stage->argv, &request->stages[i].command) < 0)
-            return no_memory(err);
-    }
-    return plan->language ? plan_language_stages(config, plan, &limits, err) : plan_command_stage(plan, &limits, err);
+        result = plan_set_env(&plan->env, plan->request->env.item[i]);
+    return result < 0 ? plan_no_memory(err) : 0;
 }
 
 /* ---- what to run ---- */
@@ -321,8 +203,12 @@ static int choose_language(const struct config *config, struct plan *plan, struc
         hc_err_field(err, "language");
         return hc_err_remedy(err, "apt install %s", plan->language->package);
     }
-    plan->entry = strdup(request->entry ? request->entry : plan->language->file);
-    return plan->entry ? 0 : no_memory(err);
+    const char *name = request->entry ? request->entry : plan->language->file;
+    if (asprintf(&plan->entry, "%s%s", request->code_apart ? PLAN_APART : "", name) < 0) {
+        plan->entry = NULL;
+        return plan_no_memory(err);
+    }
+    return 0;
 }
 
 static bool has_file(const struct request *request, const char *path)
@@ -336,10 +222,6 @@ static bool has_file(const struct request *request, const char *path)
 static int check_what(const struct request *request, struct hc_err *err)
 {
     bool command = request->command.count > 0;
-    if (request->test_count) {
-        hc_fail(err, HC_CLASS_REQUEST, EOPNOTSUPP, "tests are run by the server, which this version does not have");
-        return hc_err_field(err, "tests");
-    }
     if (!command && !request->has_code && !request->entry) {
         hc_fail(err, HC_CLASS_REQUEST, EINVAL, "there is nothing to run");
         hc_err_field(err, "code");
@@ -372,12 +254,14 @@ int plan_make(const struct config *config, const struct request *request, struct
     if (result == 0)
         result = plan_stages(config, plan, err);
     if (result == 0)
-        result = plan_files(plan, request->has_code ? plan->entry : NULL, err);
+        result = plan_files(plan, request->has_code ? plan->entry + request->code_apart : NULL, err);
     if (result == 0)
         result = plan_env(plan, err);
     if (result == 0)
         result = cell_spec_check(&plan->cell, plan->mounts, err);
-    if (result < 0)
+    if (result == 0)
+        warm_choose(config, plan);
+    else
         plan_release(plan);
     return result;
 }
@@ -387,6 +271,9 @@ void plan_release(struct plan *plan)
     for (size_t i = 0; i < plan->stage_count; i++)
         words_release(&plan->stages[i].argv);
     free(plan->stages);
+    for (size_t i = 0; i < plan->test_count; i++)
+        words_release(&plan->tests[i].argv);
+    free(plan->tests);
     words_release(&plan->env);
     words_release(&plan->hosts);
     hc_close(plan->files);

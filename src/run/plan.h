@@ -10,11 +10,29 @@
 #include "run/language.h"
 #include "run/request.h"
 
+/* Where code goes that must not be in the working directory: private to the cell. */
+#define PLAN_APART "/tmp/.hotcell/code/"
+
 struct plan_stage {
-    char name[32];
+    char name[RUN_NAME_SIZE];
     bool compile; /* a failure here is a compile_error; stdin is empty; both streams are one */
     struct words argv;
     struct limits limits;
+    uint64_t warm;       /* what may stand in for its exec: warm_spec.id; 0: nothing */
+    uint32_t warm_stage; /* and which of its programs */
+};
+
+/* The program once more, in a cell of its own, which begins with what the stages left in the working directory and in
+ * /tmp, or with the request's files where there are no stages. */
+struct plan_test {
+    char name[RUN_NAME_SIZE];
+    struct words argv;
+    struct limits limits;
+    const struct blob *input;
+    const struct blob *expect; /* stdout that makes it pass; NULL: to complete is enough */
+    uint64_t warm;             /* as in a stage */
+    uint32_t warm_stage;
+    uint64_t cell_warm; /* as `warm` of the plan, for its own cell */
 };
 
 struct plan {
@@ -22,13 +40,16 @@ struct plan {
     struct cell_mount mounts[CELL_MAX_MOUNTS]; /* cell.mount_count of them */
     struct words hosts;                        /* what is mounted there: canonical paths, in the same order */
     bool host_writable[CELL_MAX_MOUNTS];
-    struct plan_stage *stages;
+    struct plan_stage *stages; /* with tests, those before the program */
     size_t stage_count;
+    struct plan_test *tests; /* instead of the program's own stage */
+    size_t test_count;
     struct words env;          /* of every stage */
     int files;                 /* sealed archive, or -1 */
     struct language *language; /* NULL for a plain command */
     char *entry;
     uint64_t output_cap;
+    uint64_t warm; /* the primed programs in whose cell the stages should be: warm_spec.id; 0: any cell */
     const struct request *request; /* not owned */
 };
 

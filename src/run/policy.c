@@ -110,7 +110,7 @@ static const char *check_allowed(const struct config *config, const char *path, 
 
 /* ---- forbidden ---- */
 
-static const char *refuse_name(const char *path, const struct policy_entry *entry, char *why, size_t size)
+const char *policy_refuse_name(const char *path, const struct policy_entry *entry, char *why, size_t size)
 {
     if (policy_is_under(path, entry->path))
         snprintf(why, size, "%s is %s%s: %s", path, strcmp(path, entry->path) == 0 ? "forbidden" : "under ",
@@ -125,7 +125,7 @@ static const char *refuse_name(const char *path, const struct policy_entry *entr
 static const char *check_names(const struct policy_forbidden *forbidden, const char *path, char *why, size_t size)
 {
     for (size_t i = 0; i < forbidden->count; i++)
-        if (refuse_name(path, &forbidden->item[i], why, size))
+        if (policy_refuse_name(path, &forbidden->item[i], why, size))
             return why;
     /* Homes that are mounted when they are used are in no list. */
     if (policy_is_under(path, "/home") && !(forbidden->own[0] && policy_is_under(path, forbidden->own))) {
@@ -366,6 +366,41 @@ static int check_opened(const struct config *config, int fd, const char *path, b
     return refused ? fail_refused(config, path, writable, false, refused, err) : 0;
 }
 
+/* ---- other names ---- */
+
+/* Leaves what has to do with `path` by its name to those who compare names. */
+static void drop_by_name(struct policy_forbidden *forbidden, const char *path, char *why, size_t size)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < forbidden->count; i++) {
+        if (policy_refuse_name(path, &forbidden->item[i], why, size))
+            free(forbidden->item[i].path);
+        else
+            forbidden->item[kept++] = forbidden->item[i];
+    }
+    forbidden->count = kept;
+}
+
+const char *policy_other_name(const struct config *config, const struct words *own, const char *canonical, char *why,
+                              size_t size)
+{
+    struct policy_forbidden forbidden HC_CLEANUP(policy_forbidden_release) = {0};
+    int rc = policy_forbidden_load(config, &forbidden);
+    for (size_t i = 0; rc == 0 && i < own->count; i++)
+        rc = policy_forbidden_add(&forbidden, own->item[i], "it is this server's own");
+    if (rc < 0) {
+        snprintf(why, size, "the list of forbidden paths cannot be made");
+        return why;
+    }
+    drop_by_name(&forbidden, canonical, why, size);
+    int fd hc_cleanup_fd = open_host(canonical);
+    if (fd < 0) {
+        snprintf(why, size, "%s cannot be looked at", canonical);
+        return why;
+    }
+    return check_identity(&forbidden, fd, canonical, why, size);
+}
+
 int policy_open(const struct config *config, const struct request_mount *mount, struct policy_mount *out,
                 struct hc_err *err)
 {
@@ -375,6 +410,12 @@ int policy_open(const struct config *config, const struct request_mount *mount, 
         return rc;
     if (mount->host[0] == '\0')
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "a mount needs a host path");
+    if (config->served) {
+        rc = policy_open_served(config, mount, &opened, err);
+        if (rc == 0)
+            *out = opened;
+        return rc;
+    }
     int fd hc_cleanup_fd = open_host(mount->host);
     if (fd < 0) {
         rc = fail_open(mount->host, -fd, err);
@@ -398,7 +439,7 @@ int policy_open(const struct config *config, const struct request_mount *mount, 
 static const char *const reserved_targets[] = {"/proc", "/sys",  "/dev",   "/usr",    "/etc", "/bin",   "/sbin",
                                                "/lib",  "/boot", "/lib32", "/libx32", "/run", "/lib64", "/sandbox"};
 
-static int clean_target(const char *path, char *clean, size_t size)
+int policy_clean_path(const char *path, char *clean, size_t size)
 {
     size_t used = 0;
     for (const char *part = path; *part;) {
@@ -426,7 +467,7 @@ static int check_target(const char *path, char *clean, size_t size, struct hc_er
             return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "a path in the cell cannot have control characters");
     if (path[0] != '/')
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "the path in the cell must be absolute, found \"%.200s\"", path);
-    int rc = clean_target(path, clean, size);
+    int rc = policy_clean_path(path, clean, size);
     if (rc == -ENAMETOOLONG)
         return hc_fail(err, HC_CLASS_REQUEST, ENAMETOOLONG, "the path in the cell is too long: %.80s…", path);
     if (rc < 0)

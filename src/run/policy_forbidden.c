@@ -4,6 +4,7 @@
  * parent of all.
  */
 #include "base/account.h"
+#include "base/fd.h"
 #include "run/policy_internal.h"
 #include <dirent.h>
 #include <errno.h>
@@ -205,6 +206,11 @@ int policy_forbidden_load(const struct config *config, struct policy_forbidden *
     return rc;
 }
 
+int policy_forbidden_add(struct policy_forbidden *forbidden, const char *path, const char *reason)
+{
+    return add_path(forbidden, path, reason);
+}
+
 void policy_forbidden_release(struct policy_forbidden *forbidden)
 {
     for (size_t i = 0; i < forbidden->count; i++)
@@ -212,4 +218,17 @@ void policy_forbidden_release(struct policy_forbidden *forbidden)
     free(forbidden->item);
     forbidden->item = NULL;
     forbidden->count = forbidden->capacity = 0;
+}
+
+int policy_forbidden_words(const struct config *config, struct words *out)
+{
+    struct policy_forbidden forbidden HC_CLEANUP(policy_forbidden_release) = {0};
+    int result = policy_forbidden_load(config, &forbidden);
+    for (size_t i = 0; i < forbidden.count && result == 0; i++)
+        if (words_add(out, forbidden.item[i].path) < 0 || words_add(out, forbidden.item[i].reason) < 0)
+            result = -ENOMEM;
+    if (result == 0 && !(forbidden.own[0] && policy_is_under(forbidden.own, "/home")) &&
+        (words_add(out, "/home") < 0 || words_add(out, "it holds other users' homes") < 0))
+        result = -ENOMEM;
+    return result;
 }

@@ -8,13 +8,10 @@
 #include "base/suggest.h"
 #include "cell/archive.h"
 #include "run/request_fields.h"
-#include "text/json.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { METADATA_MAX = 64 * 1024, METADATA_DEPTH = 32 };
 
 struct request *request_new(void)
 {
@@ -155,46 +152,43 @@ static int set_shell(struct request *request, const char *value, struct hc_err *
     return 0;
 }
 
-static int set_read_only(struct request *request, const char *value, struct hc_err *err)
+/* 0 or 1, or -EINVAL. */
+static int read_boolean(const char *field, const char *value, struct hc_err *err)
 {
     static const char *const on[] = {"true", "yes", "on", "1"}, *const off[] = {"false", "no", "off", "0"};
 
     for (size_t i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
-        if (strcmp(value, on[i]) == 0 || strcmp(value, off[i]) == 0) {
-            request->read_only = strcmp(value, on[i]) == 0;
-            return 0;
-        }
+        if (strcmp(value, on[i]) == 0 || strcmp(value, off[i]) == 0)
+            return strcmp(value, on[i]) == 0;
     }
-    return request_fail(err, "read_only", "must be true or false");
+    return request_fail(err, field, "must be true or false");
 }
 
-static int set_metadata(struct request *request, const char *value, struct hc_err *err)
+static int set_read_only(struct request *request, const char *value, struct hc_err *err)
 {
-    hc_cleanup_json json_t *object = NULL;
+    int read_only = read_boolean("read_only", value, err);
 
-    int status = hc_json_read(value, strlen(value), METADATA_DEPTH, &object, err);
-    if (status < 0) {
-        hc_err_context(err, "metadata");
-        hc_err_field(err, "metadata");
-        return status;
-    }
-    return request_set_metadata(request, object, err);
+    if (read_only >= 0)
+        request->read_only = read_only;
+    return read_only < 0 ? read_only : 0;
 }
 
-int request_set_metadata(struct request *request, const json_t *object, struct hc_err *err)
+static int set_async(struct request *request, const char *value, struct hc_err *err)
 {
-    if (!json_is_object(object))
-        return request_fail(err, "metadata", "must be an object");
-    char *text = hc_json_write(object, false);
-    if (!text)
-        return request_no_memory(err);
-    if (strlen(text) > METADATA_MAX) {
-        free(text);
-        return request_fail(err, "metadata", "is larger than 64 KiB");
-    }
-    free(request->metadata);
-    request->metadata = text;
-    return 0;
+    int async = read_boolean("async", value, err);
+
+    if (async >= 0)
+        request->async = async;
+    return async < 0 ? async : 0;
+}
+
+static int set_stdin_open(struct request *request, const char *value, struct hc_err *err)
+{
+    int open = read_boolean("stdin_open", value, err);
+
+    if (open >= 0)
+        request->stdin_open = open;
+    return open < 0 ? open : 0;
 }
 
 static int set_language(struct request *request, const char *value, struct hc_err *err)
@@ -226,9 +220,10 @@ static const struct {
     const char *name;
     int (*set)(struct request *request, const char *value, struct hc_err *err);
 } SETTERS[] = {
-    {"language", set_language}, {"code", set_code},           {"entry", set_entry},
-    {"shell", set_shell},       {"stdin", set_stdin},         {"network", set_network},
-    {"image", set_image},       {"read_only", set_read_only}, {"metadata", set_metadata},
+    {"language", set_language},     {"code", set_code},           {"entry", set_entry},
+    {"shell", set_shell},           {"stdin", set_stdin},         {"network", set_network},
+    {"image", set_image},           {"read_only", set_read_only}, {"async", set_async},
+    {"stdin_open", set_stdin_open},
 };
 
 enum { SETTER_COUNT = sizeof(SETTERS) / sizeof(SETTERS[0]) };

@@ -3,7 +3,6 @@
 #define HC_RUN_REQUEST_FIELDS_H
 
 #include "run/request.h"
-#include <jansson.h>
 
 int request_no_memory(struct hc_err *err);
 /* "<field>: <what>", -EINVAL. */
@@ -14,7 +13,6 @@ int request_unknown_limit(const char *name, const char *prefix, struct hc_err *e
 
 int blob_set(struct blob *blob, const char *data, size_t length); /* replaces; 0 or -ENOMEM */
 int request_add_word(struct words *words, const char *field, const char *word, struct hc_err *err);
-int request_set_metadata(struct request *request, const json_t *object, struct hc_err *err);
 void request_stage_release(struct request_stage *stage);
 void request_test_release(struct request_test *test);
 

@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "run/request_fields.h"
+#include "run/request_metadata.h"
 #include "text/base64.h"
 #include "text/json.h"
 #include <errno.h>
@@ -247,7 +248,10 @@ static int read_test_name(void *target, const char *field, const json_t *value, 
 
 static int read_test_stdin(void *target, const char *field, const json_t *value, struct hc_err *err)
 {
-    return read_blob(&((struct request_test *)target)->input, field, value, err);
+    struct request_test *test = target;
+
+    test->has_input = true;
+    return read_blob(&test->input, field, value, err);
 }
 
 static int read_test_expect(void *target, const char *field, const json_t *value, struct hc_err *err)
@@ -260,7 +264,10 @@ static int read_test_expect(void *target, const char *field, const json_t *value
 
 static int read_test_args(void *target, const char *field, const json_t *value, struct hc_err *err)
 {
-    return read_words(&((struct request_test *)target)->args, field, value, err);
+    struct request_test *test = target;
+
+    test->has_args = true;
+    return read_words(&test->args, field, value, err);
 }
 
 static int read_test_limits(void *target, const char *field, const json_t *value, struct hc_err *err)
@@ -384,6 +391,25 @@ static int read_command(void *target, const char *field, const json_t *value, st
     return status;
 }
 
+/* A file: bytes as everywhere, or {"base64": "…", "executable": true}. */
+static int read_file(struct blob *blob, unsigned *mode, const char *field, const json_t *value, struct hc_err *err)
+{
+    const json_t *executable = json_object_get(value, "executable");
+    char inner[FIELD_SIZE + 16];
+
+    if (!executable)
+        return read_blob(blob, field, value, err);
+    snprintf(inner, sizeof(inner), "%s.executable", field);
+    if (!json_is_boolean(executable))
+        return request_fail(err, inner, "must be true or false");
+    *mode = json_is_true(executable) ? 0755 : 0644;
+    hc_cleanup_json json_t *rest = json_copy((json_t *)value);
+    if (!rest)
+        return request_no_memory(err);
+    json_object_del(rest, "executable");
+    return read_blob(blob, field, rest, err);
+}
+
 static int read_files(void *target, const char *field, const json_t *value, struct hc_err *err)
 {
     const char *path;
@@ -396,9 +422,10 @@ static int read_files(void *target, const char *field, const json_t *value, stru
         struct blob blob = {0};
         char name[FIELD_SIZE];
         snprintf(name, sizeof(name), "%s.%s", field, path);
-        int status = read_blob(&blob, name, content, err);
+        unsigned mode = 0644;
+        int status = read_file(&blob, &mode, name, content, err);
         if (status == 0)
-            status = request_add_file(target, path, blob.data, blob.length, 0644, err);
+            status = request_add_file(target, path, blob.data, blob.length, mode, err);
         free(blob.data);
         if (status < 0)
             return status;
@@ -443,11 +470,27 @@ static int read_read_only(void *target, const char *field, const json_t *value, 
     return 0;
 }
 
+static int read_stdin_open(void *target, const char *field, const json_t *value, struct hc_err *err)
+{
+    if (!json_is_boolean(value))
+        return request_fail(err, field, "must be true or false");
+    ((struct request *)target)->stdin_open = json_is_true(value);
+    return 0;
+}
+
 static int read_async(void *target, const char *field, const json_t *value, struct hc_err *err)
 {
     if (!json_is_boolean(value))
         return request_fail(err, field, "must be true or false");
     ((struct request *)target)->async = json_is_true(value);
+    return 0;
+}
+
+static int read_cache(void *target, const char *field, const json_t *value, struct hc_err *err)
+{
+    if (!json_is_boolean(value))
+        return request_fail(err, field, "must be true or false");
+    ((struct request *)target)->no_cache = json_is_false(value);
     return 0;
 }
 
@@ -465,7 +508,7 @@ static int read_collect(void *target, const char *field, const json_t *value, st
 static int read_metadata(void *target, const char *field, const json_t *value, struct hc_err *err)
 {
     (void)field;
-    return request_set_metadata(target, value, err);
+    return request_take_metadata(target, value, err);
 }
 
 struct mount_fields {
@@ -525,11 +568,26 @@ static int read_mounts(void *target, const char *field, const json_t *value, str
 int request_from_json(struct request *request, const char *text, size_t length, struct hc_err *err)
 {
     static const struct field fields[] = {
-        {"language", read_text},         {"code", read_code},     {"files", read_files}, {"entry", read_text},
-        {"command", read_command},       {"stdin", read_stdin},   {"args", read_args},   {"env", read_env},
-        {"limits", read_request_limits}, {"network", read_text},  {"image", read_text},  {"read_only", read_read_only},
-        {"mounts", read_mounts},         {"stages", read_stages}, {"tests", read_tests}, {"collect", read_collect},
-        {"metadata", read_metadata},     {"async", read_async},
+        {"language", read_text},
+        {"code", read_code},
+        {"files", read_files},
+        {"entry", read_text},
+        {"command", read_command},
+        {"stdin", read_stdin},
+        {"args", read_args},
+        {"env", read_env},
+        {"limits", read_request_limits},
+        {"network", read_text},
+        {"image", read_text},
+        {"read_only", read_read_only},
+        {"mounts", read_mounts},
+        {"stages", read_stages},
+        {"tests", read_tests},
+        {"collect", read_collect},
+        {"metadata", read_metadata},
+        {"async", read_async},
+        {"cache", read_cache},
+        {"stdin_open", read_stdin_open},
     };
     hc_cleanup_json json_t *root = NULL;
 

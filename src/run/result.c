@@ -14,7 +14,14 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { EXIT_TIMED_OUT = 124, EXIT_INTERNAL = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
+enum {
+    EXIT_TESTS_FAILED = 1,
+    EXIT_TIMED_OUT = 124,
+    EXIT_INTERNAL = 125,
+    EXIT_CANNOT_RUN = 126,
+    EXIT_NOT_FOUND = 127,
+    EXIT_SIGNAL = 128
+};
 
 const char *run_status_word(enum run_status status)
 {
@@ -92,10 +99,78 @@ void stage_judge(struct run_stage *stage)
     judge(stage, RUN_INTERNAL, EXIT_INTERNAL, 0); /* facts that no warden of ours writes */
 }
 
+/* ---- tests ---- */
+
+const char *test_verdict(const struct run_test *test)
+{
+    if (test->job.status == RUN_COMPLETED)
+        return test->passed ? "passed" : "failed";
+    return run_status_word(test->job.status);
+}
+
+/* White space but the newline, by which lines are told apart. */
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
+static size_t without_end(const char *text, size_t length)
+{
+    while (length > 0 && (is_blank(text[length - 1]) || text[length - 1] == '\n'))
+        length--;
+    return length;
+}
+
+/* Takes one line from the text; its length is returned without the white space at its end. */
+static size_t take_line(const char **text, size_t *length, const char **line)
+{
+    const char *newline = memchr(*text, '\n', *length);
+    size_t size = newline ? (size_t)(newline - *text) : *length, whole = newline ? size + 1 : size;
+
+    *line = *text;
+    *text += whole;
+    *length -= whole;
+    while (size > 0 && is_blank((*line)[size - 1]))
+        size--;
+    return size;
+}
+
+enum test_match test_compare(const char *got, size_t got_length, const char *expected, size_t expected_length)
+{
+    if (got_length == expected_length && (got_length == 0 || memcmp(got, expected, got_length) == 0))
+        return MATCH_EXACT;
+    got_length = without_end(got, got_length);
+    expected_length = without_end(expected, expected_length);
+    while (got_length > 0 && expected_length > 0) {
+        const char *a, *b;
+        size_t a_size = take_line(&got, &got_length, &a), b_size = take_line(&expected, &expected_length, &b);
+        if (a_size != b_size || memcmp(a, b, a_size) != 0)
+            return MATCH_NONE;
+    }
+    return got_length == 0 && expected_length == 0 ? MATCH_WHITESPACE : MATCH_NONE;
+}
+
+static void test_judge(struct run_test *test)
+{
+    stage_judge(&test->job);
+    test->passed = test->job.status == RUN_COMPLETED && (!test->expected || test->match != MATCH_NONE);
+}
+
+size_t result_tests_passed(const struct result *result)
+{
+    size_t passed = 0;
+
+    for (size_t i = 0; i < result->test_count; i++)
+        passed += result->tests[i].passed;
+    return passed;
+}
+
 void result_judge(struct result *result)
 {
     for (size_t i = 0; i < result->stage_count; i++)
         stage_judge(&result->stages[i]);
+    for (size_t i = 0; i < result->test_count; i++)
+        test_judge(&result->tests[i]);
     const struct run_stage *stage = result_decisive_stage(result);
 
     if (stage && stage->status == RUN_INTERNAL && result->internal.code == 0)
@@ -109,6 +184,69 @@ void result_judge(struct result *result)
     result->status = stage->status;
     result->exit_code = stage->exit_code;
     result->signal = stage->signal;
+    if (result->status == RUN_COMPLETED && !result_success(result))
+        result->exit_code = EXIT_TESTS_FAILED;
+}
+
+bool result_success(const struct result *result)
+{
+    return result->status == RUN_COMPLETED && result_tests_passed(result) == result->tests_total;
+}
+
+static const struct job_facts *facts_of(const struct result *result, size_t index)
+{
+    return index < result->stage_count ? &result->stages[index].facts
+                                       : &result->tests[index - result->stage_count].job.facts;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+void result_usage(const struct result *result, struct job_facts *sum)
+{
+    *sum = (struct job_facts){0};
+    for (size_t i = 0; i < result->stage_count + result->test_count; i++) {
+        const struct job_facts *facts = facts_of(result, i);
+        sum->wall += facts->wall;
+        sum->cpu += facts->cpu;
+        sum->user += facts->user;
+        sum->system += facts->system;
+        sum->memory_peak = larger(sum->memory_peak, facts->memory_peak);
+        if (facts->counted & ISOLATION_PIDS)
+            sum->pids_peak = larger(sum->pids_peak, facts->pids_peak);
+        sum->counted |= facts->counted;
+    }
+}
+
+const char *result_start(const struct result *result)
+{
+    size_t jobs = result->stage_count + result->test_count;
+    for (size_t i = 0; i < result->stage_count; i++)
+        if (result->stages[i].cached)
+            return "cached";
+    switch (jobs > 0 ? facts_of(result, jobs - 1)->start : START_COLD) {
+    case START_WARM:
+        return "warm";
+    case START_PRIMED:
+        return "primed";
+    default:
+        return "cold";
+    }
+}
+
+void result_time(struct result *result, uint64_t begun)
+{
+    size_t jobs = result->stage_count + result->test_count;
+    if (jobs == 0)
+        return;
+    size_t first = jobs > 1 && result->stage_count > 0 && result->stages[0].cached ? 1 : 0;
+    uint64_t started = facts_of(result, first)->started_at;
+    result->prepare_us = started > begun ? started - begun : 0;
+    result->run_us = facts_of(result, jobs - 1)->wall;
+    for (size_t i = result->stage_count; i + 1 < jobs; i++) /* of tests, all of them are the program */
+        result->run_us += facts_of(result, i)->wall;
 }
 
 static void summarize_truncation(const struct result *result, char *text, size_t size)
@@ -125,6 +263,17 @@ static void summarize_truncation(const struct result *result, char *text, size_t
                  result->files_skipped, result->file_count);
 }
 
+static void summarize_tests(const struct result *result, char *text, size_t size)
+{
+    for (size_t i = 0; i < result->test_count; i++) {
+        if (result->tests[i].passed)
+            continue;
+        snprintf(text, size, "tests: %zu of %zu passed; the first that failed for its output is \"%s\"",
+                 result_tests_passed(result), result->tests_total, result->tests[i].job.name);
+        return;
+    }
+}
+
 const char *result_summary(const struct result *result, char *text, size_t size)
 {
     struct diagnosis diagnosis;
@@ -132,7 +281,10 @@ const char *result_summary(const struct result *result, char *text, size_t size)
 
     text[0] = '\0';
     if (result->status == RUN_COMPLETED) {
-        summarize_truncation(result, text, size);
+        if (result_success(result))
+            summarize_truncation(result, text, size);
+        else
+            summarize_tests(result, text, size);
         return text;
     }
     if (!result_diagnose(result, &diagnosis)) {
@@ -190,6 +342,11 @@ void result_release(struct result *result)
     for (size_t i = 0; i < result->stage_count; i++)
         capture_release(&result->stages[i].output);
     free(result->stages);
+    for (size_t i = 0; i < result->test_count; i++) {
+        capture_release(&result->tests[i].out);
+        capture_release(&result->tests[i].err);
+    }
+    free(result->tests);
     capture_release(&result->out);
     capture_release(&result->err);
     free(result->metadata);

@@ -1,15 +1,17 @@
 /*
  * API.md's result object. What always holds: it is valid JSON whatever bytes the guest wrote (bytes that are not UTF-8
- * make both streams base64, and a NUL is a \u0000), every field is there in every result, and a figure that nobody
- * counted is null.
+ * make both streams base64, and a NUL is a \u0000), every field is there in every result (tests_passed and
+ * tests_total in those with tests), and a figure that nobody counted is null.
  */
 #include "run/result.h"
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "run/diagnose.h"
 #include "run/isolation.h"
 #include "text/base64.h"
 #include "text/json.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,30 +86,6 @@ static json_t *usage_of(const struct job_facts *facts)
     return object_end(&usage);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The whole run's: times are added, peaks are the largest. */
-static json_t *usage_of_run(const struct result *result)
-{
-    struct job_facts sum = {0};
-
-    for (size_t i = 0; i < result->stage_count; i++) {
-        const struct job_facts *facts = &result->stages[i].facts;
-        sum.wall += facts->wall;
-        sum.cpu += facts->cpu;
-        sum.user += facts->user;
-        sum.system += facts->system;
-        sum.memory_peak = larger(sum.memory_peak, facts->memory_peak);
-        if (facts->counted & ISOLATION_PIDS)
-            sum.pids_peak = larger(sum.pids_peak, facts->pids_peak);
-        sum.counted |= facts->counted;
-    }
-    return usage_of(&sum);
-}
-
 static json_t *limits_of(const struct limits *limits)
 {
     struct writer object = object_begin();
@@ -168,6 +146,8 @@ static json_t *stages_of(const struct result *result)
         put(&object, "signal", signal_or_null(stage->signal));
         put(&object, "usage", usage_of(&stage->facts));
         put(&object, "limits", limits_of(&stage->limits));
+        if (stage->cached)
+            put(&object, "cached", json_true());
         put_stage_output(&object, stage);
         if (json_array_append_new(list, object_end(&object)) != 0) {
             json_decref(list);
@@ -178,7 +158,7 @@ static json_t *stages_of(const struct result *result)
 }
 
 /* A path is the guest's own bytes. One that is not UTF-8 has no `path` but a `path_base64`. */
-static json_t *file_object(const struct result_file *file)
+static json_t *file_object(const struct result_file *file, bool content)
 {
     struct writer object = object_begin();
     json_t *path = hc_json_text(file->path, strlen(file->path));
@@ -189,7 +169,8 @@ static json_t *file_object(const struct result_file *file)
     put(&object, "type", json_string(file->type));
     put(&object, "size", json_integer((json_int_t)file->size));
     put(&object, "truncated", json_boolean(file->truncated));
-    put(&object, "base64", base64(file->content.data, file->content.length));
+    if (content)
+        put(&object, "base64", base64(file->content.data, file->content.length));
     return object_end(&object);
 }
 
@@ -198,12 +179,52 @@ static json_t *files_of(const struct result *result)
     json_t *list = json_array();
 
     for (size_t i = 0; i < result->file_count; i++) {
-        if (json_array_append_new(list, file_object(&result->files[i])) != 0) {
+        if (json_array_append_new(list, file_object(&result->files[i], true)) != 0) {
             json_decref(list);
             return NULL;
         }
     }
     return list;
+}
+
+static void write_file(const struct result_file *file, struct hc_buf *out)
+{
+    enum { PIECE = 3 * 16 * 1024 }; /* a multiple of three needs no padding in between */
+    hc_cleanup_json json_t *object = file_object(file, false);
+    hc_cleanup_free char *text = hc_json_write(object, false);
+
+    if (!text) {
+        out->status = -ENOMEM;
+        return;
+    }
+    hc_buf_add(out, text, strlen(text) - 1);
+    hc_buf_add_str(out, ",\"base64\":\"");
+    for (size_t at = 0; at < file->content.length; at += PIECE) {
+        size_t left = file->content.length - at, length = 0;
+        hc_cleanup_free char *piece = hc_base64_encode(file->content.data + at, left < PIECE ? left : PIECE, &length);
+        if (!piece)
+            out->status = -ENOMEM;
+        hc_buf_add(out, piece, length);
+    }
+    hc_buf_add_str(out, "\"}");
+}
+
+/* Collected files can be large, and a server makes results for many: their contents are written as they are encoded,
+ * without a tree of values in between. Takes `text`, an object. */
+static char *add_files(char *text, const struct result *result)
+{
+    struct hc_buf out = HC_BUF_INIT(SIZE_MAX / 2);
+
+    if (!text)
+        return NULL;
+    hc_buf_add(&out, text, strlen(text) - 1);
+    free(text);
+    for (size_t i = 0; i < result->file_count; i++) {
+        hc_buf_add_str(&out, i == 0 ? ",\"files\":[" : ",");
+        write_file(&result->files[i], &out);
+    }
+    hc_buf_add_str(&out, "]}");
+    return hc_buf_take(&out, NULL);
 }
 
 static json_t *hint_of(const struct diagnosis *diagnosis)
@@ -218,26 +239,28 @@ static json_t *hint_of(const struct diagnosis *diagnosis)
     return json_string(text);
 }
 
-static json_t *diagnosis_of(const struct result *result)
+static json_t *diagnosis_object(const struct diagnosis *diagnosis)
 {
-    struct writer object, evidence;
-    struct diagnosis diagnosis;
+    struct writer object = object_begin(), evidence = object_begin();
 
-    if (!result_diagnose(result, &diagnosis))
-        return json_null();
-    object = object_begin();
-    put(&object, "category", json_string(diagnosis.category));
-    put(&object, "error_type", hc_json_text_lossy(diagnosis.error_type));
-    put(&object, "message", hc_json_text_lossy(diagnosis.message));
+    put(&object, "category", json_string(diagnosis->category));
+    put(&object, "error_type", hc_json_text_lossy(diagnosis->error_type));
+    put(&object, "message", hc_json_text_lossy(diagnosis->message));
     put(&object, "file", json_null());
     put(&object, "line", json_null());
     put(&object, "column", json_null());
-    put(&object, "hint", hint_of(&diagnosis));
-    evidence = object_begin();
-    for (size_t i = 0; i < diagnosis.evidence_count; i++)
-        put(&evidence, diagnosis.evidence[i].name, whole_or_real(diagnosis.evidence[i].value));
+    put(&object, "hint", hint_of(diagnosis));
+    for (size_t i = 0; i < diagnosis->evidence_count; i++)
+        put(&evidence, diagnosis->evidence[i].name, whole_or_real(diagnosis->evidence[i].value));
     put(&object, "evidence", object_end(&evidence));
     return object_end(&object);
+}
+
+static json_t *diagnosis_of(const struct result *result)
+{
+    struct diagnosis diagnosis;
+
+    return result_diagnose(result, &diagnosis) ? diagnosis_object(&diagnosis) : json_null();
 }
 
 static json_t *isolation_of(const struct result *result)
@@ -267,11 +290,12 @@ static json_t *timing_of(const struct result *result)
     return object_end(&object);
 }
 
-static void put_output(struct writer *object, const struct result *result)
+static void put_output(struct writer *object, const struct capture *captured_out, const struct capture *captured_err,
+                       uint64_t files_skipped)
 {
     size_t out_length = 0, err_length = 0;
-    hc_cleanup_free char *out = capture_text(&result->out, &out_length);
-    hc_cleanup_free char *err = capture_text(&result->err, &err_length);
+    hc_cleanup_free char *out = capture_text(captured_out, &out_length);
+    hc_cleanup_free char *err = capture_text(captured_err, &err_length);
 
     if (!out || !err) {
         object->failed = true;
@@ -289,11 +313,45 @@ static void put_output(struct writer *object, const struct result *result)
     put(object, "stderr", err_text);
     put(object, "output_encoding", json_string(text ? "utf-8" : "base64"));
     struct writer truncated = object_begin();
-    put(&truncated, "stdout", json_integer((json_int_t)capture_missing(&result->out)));
-    put(&truncated, "stderr", json_integer((json_int_t)capture_missing(&result->err)));
-    if (result->files_skipped > 0)
-        put(&truncated, "files", json_integer((json_int_t)result->files_skipped));
+    put(&truncated, "stdout", json_integer((json_int_t)capture_missing(captured_out)));
+    put(&truncated, "stderr", json_integer((json_int_t)capture_missing(captured_err)));
+    if (files_skipped > 0)
+        put(&truncated, "files", json_integer((json_int_t)files_skipped));
     put(object, "truncated", object_end(&truncated));
+}
+
+static json_t *test_object(const struct run_test *test)
+{
+    static const char *const matches[] = {[MATCH_EXACT] = "exact", [MATCH_WHITESPACE] = "whitespace"};
+    struct writer object = object_begin();
+    struct diagnosis diagnosis;
+
+    put(&object, "name", hc_json_text_lossy(test->job.name));
+    put(&object, "verdict", json_string(test_verdict(test)));
+    put(&object, "passed", json_boolean(test->passed));
+    put(&object, "match", text_or_null(matches[test->match]));
+    put(&object, "exit_code", json_integer(test->job.exit_code));
+    put(&object, "signal", signal_or_null(test->job.signal));
+    put_output(&object, &test->out, &test->err, 0);
+    put(&object, "usage", usage_of(&test->job.facts));
+    put(&object, "limits", limits_of(&test->job.limits));
+    bool diagnosed = stage_diagnose(&test->job, &test->out, &test->err, &diagnosis);
+    put(&object, "diagnosis", diagnosed ? diagnosis_object(&diagnosis) : json_null());
+    return object_end(&object);
+}
+
+static json_t *tests_of(const struct result *result)
+{
+    if (result->tests_total == 0)
+        return json_null();
+    json_t *list = json_array();
+    for (size_t i = 0; i < result->test_count; i++) {
+        if (json_array_append_new(list, test_object(&result->tests[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
 }
 
 static json_t *time_text(int64_t microseconds)
@@ -321,25 +379,34 @@ static json_t *metadata_of(const struct result *result)
 char *result_to_json(const struct result *result, bool pretty)
 {
     struct writer object = object_begin();
+    struct job_facts usage;
 
+    result_usage(result, &usage);
     put(&object, "id", json_string(result->id));
     put(&object, "status", json_string(run_status_word(result->status)));
-    put(&object, "success", json_boolean(result->status == RUN_COMPLETED));
+    put(&object, "success", json_boolean(result_success(result)));
     put(&object, "exit_code", json_integer(result->exit_code));
     put(&object, "signal", signal_or_null(result->signal));
     put(&object, "timed_out", json_boolean(result->status == RUN_TIMEOUT));
-    put_output(&object, result);
+    put_output(&object, &result->out, &result->err, result->files_skipped);
     put(&object, "language", text_or_null(result->language));
     put(&object, "language_version", text_or_null(result->version));
-    put(&object, "usage", usage_of_run(result));
+    put(&object, "usage", usage_of(&usage));
     put(&object, "timing", timing_of(result));
     put(&object, "isolation", isolation_of(result));
     put(&object, "stages", stages_of(result));
-    put(&object, "tests", json_null());
-    put(&object, "files", files_of(result));
+    put(&object, "tests", tests_of(result));
+    if (result->tests_total > 0) {
+        put(&object, "tests_passed", json_integer((json_int_t)result_tests_passed(result)));
+        put(&object, "tests_total", json_integer((json_int_t)result->tests_total));
+    }
+    bool apart = !pretty && result->file_count > 0;
+    if (!apart)
+        put(&object, "files", files_of(result));
     put(&object, "diagnosis", diagnosis_of(result));
     put(&object, "created_at", time_text(result->created_at));
     put(&object, "metadata", metadata_of(result));
     hc_cleanup_json json_t *root = object_end(&object);
-    return hc_json_write(root, pretty);
+    char *text = hc_json_write(root, pretty);
+    return apart ? add_files(text, result) : text;
 }

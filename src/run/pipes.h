@@ -1,0 +1,30 @@
+/*
+ * The pipes that guests write to, and we read: any number on one loop, each told apart by its job and its number. The
+ * writing end belongs to a job in a cell; end of file comes when everything that held it is dead.
+ */
+#ifndef HC_RUN_PIPES_H
+#define HC_RUN_PIPES_H
+
+#include "base/loop.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pipe_end;
+
+struct pipes {
+    struct hc_loop *loop;
+    struct pipe_end *first;
+    void *data;
+    void (*bytes)(void *data, uint64_t job, int number, const char *bytes, size_t length);
+    void (*after)(void *data); /* the last thing in every event: everything may be freed in here */
+};
+
+/* The end that is to be sent goes to *write_end, the caller's. 0 or -errno. */
+int pipes_open(struct pipes *pipes, uint64_t job, int number, int *write_end);
+/* Reads what is there already, without `after`. */
+void pipes_drain(struct pipes *pipes);
+bool pipes_busy(const struct pipes *pipes); /* one of them is not at its end */
+void pipes_close(struct pipes *pipes);
+
+#endif
