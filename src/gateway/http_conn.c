@@ -1,0 +1,462 @@
+/*
+ * One connection, from accept to close.
+ *
+ * Theory of operation. Bytes are read into a buffer that all connections share, and consumed at once: the parser takes
+ * the head, the body is collected, the handler is called. A connection reads no further than the request it is at, so
+ * requests that a client sends ahead wait in the kernel (and at most HTTP_READ_SIZE of them here) until the reply
+ * before them is sent: they are answered one after the other.
+ *
+ * A client that hangs up while its request is handled is noticed by EPOLLRDHUP. An ordinary close() and a half-close
+ * (shutdown of writing by a client that still reads) look the same from here; both count as hanging up once the handler
+ * keeps a request for later, and neither does while a reply that is already whole is being sent.
+ */
+#include "gateway/http_conn.h"
+#include "base/fd.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+static void on_event(struct hc_loop *loop, int fd, uint32_t events, void *data);
+
+/* ---- its beginning and end ---- */
+
+static int set_up(struct http_connection *connection, const struct http_listener *listener)
+{
+    if (listener->kind == HTTP_LISTEN_TCP) {
+        socklen_t size = sizeof connection->peer;
+        getpeername(connection->fd, &connection->peer.any, &size);
+        size = sizeof connection->local;
+        getsockname(connection->fd, &connection->local.any, &size);
+        setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    }
+    if (listener->tls != NULL) {
+        connection->ssl = http_tls_open(listener->tls, connection->fd);
+        connection->state = HTTP_HANDSHAKE;
+        if (connection->ssl == NULL)
+            return -ENOMEM;
+    }
+    connection->interest = connection->state == HTTP_HANDSHAKE ? EPOLLIN : EPOLLIN | EPOLLRDHUP;
+    connection->watch =
+        hc_loop_watch(connection->server->loop, connection->fd, connection->interest, on_event, connection);
+    return connection->watch != NULL ? 0 : -errno;
+}
+
+struct http_connection *http_connection_new(struct http_server *server, const struct http_listener *listener, int fd)
+{
+    struct http_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL) {
+        hc_close(fd);
+        return NULL;
+    }
+    connection->server = server;
+    connection->fd = fd;
+    connection->kind = (uint8_t)listener->kind;
+    connection->state = HTTP_READING;
+    connection->read_wants = EPOLLIN;
+    connection->out = HC_BUF_INIT(SIZE_MAX); /* bounded by what handlers reply, and by write_backlog */
+    server->counts.connections++;
+    http_wait_join(connection, HTTP_WAIT_FIRST);
+    if (set_up(connection, listener) < 0) {
+        http_connection_close(connection);
+        return NULL;
+    }
+    return connection;
+}
+
+void http_connection_close(struct http_connection *connection)
+{
+    connection->state = HTTP_BROKEN;
+    http_exchange_end(connection, true);
+    http_wait_leave(connection);
+    hc_watch_remove(connection->watch);
+    http_tls_close(connection->ssl);
+    hc_close(connection->fd);
+    http_release_out(connection);
+    free(connection->ahead);
+    connection->server->counts.connections--;
+    free(connection);
+}
+
+void http_connection_address(const struct http_connection *connection, const union http_address *address, char *text,
+                             size_t size)
+{
+    char host[INET6_ADDRSTRLEN] = "";
+    if (connection->kind == HTTP_LISTEN_UNIX) {
+        snprintf(text, size, "unix");
+    } else if (address->any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &address->v6.sin6_addr, host, sizeof host);
+        snprintf(text, size, "[%s]:%u", host, ntohs(address->v6.sin6_port));
+    } else {
+        inet_ntop(AF_INET, &address->v4.sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%u", host, ntohs(address->v4.sin_port));
+    }
+}
+
+/* ---- what it waits for ---- */
+
+static enum http_wait wait_of(const struct http_connection *connection)
+{
+    switch ((enum http_state)connection->state) {
+    case HTTP_HANDSHAKE:
+        return HTTP_WAIT_FIRST;
+    case HTTP_READING:
+        if (connection->exchange != NULL)
+            return connection->exchange->counted ? HTTP_WAIT_BODY : HTTP_WAIT_HEAD;
+        if (connection->ahead != NULL)
+            return HTTP_WAIT_NEXT_TURN;
+        return connection->wait == HTTP_WAIT_FIRST ? HTTP_WAIT_FIRST : HTTP_WAIT_IDLE;
+    case HTTP_HANDLING:
+        return HTTP_WAIT_HANDLER;
+    case HTTP_STREAMING:
+        if (http_unsent(connection) > 0)
+            return HTTP_WAIT_WRITE;
+        return connection->drained ? HTTP_WAIT_NEXT_TURN : HTTP_WAIT_HANDLER;
+    case HTTP_SENDING:
+        return HTTP_WAIT_WRITE;
+    case HTTP_LINGERING:
+        return HTTP_WAIT_LINGER;
+    case HTTP_BROKEN:
+        break;
+    }
+    return HTTP_WAIT_NEXT_TURN;
+}
+
+static uint32_t interest_of(const struct http_connection *connection)
+{
+    uint32_t write = http_unsent(connection) > 0 ? connection->write_wants : 0;
+    switch ((enum http_state)connection->state) {
+    case HTTP_HANDSHAKE:
+        return connection->read_wants;
+    case HTTP_READING:
+        return connection->ahead != NULL ? 0 : connection->read_wants | EPOLLRDHUP | write;
+    case HTTP_HANDLING:
+    case HTTP_STREAMING:
+        /* Input is left on, though none is wanted, until some comes: that saves two system calls a request. */
+        return (connection->deaf ? EPOLLRDHUP : EPOLLIN | EPOLLRDHUP) | write;
+    case HTTP_SENDING:
+        return write;
+    case HTTP_LINGERING:
+        return EPOLLIN;
+    case HTTP_BROKEN:
+        break;
+    }
+    return 0;
+}
+
+void http_connection_settle(struct http_connection *connection)
+{
+    if (connection->state == HTTP_READING)
+        connection->deaf = false;
+    http_wait_for(connection, wait_of(connection));
+    uint32_t interest = interest_of(connection);
+    if (interest == connection->interest)
+        return;
+    if (hc_watch_set(connection->watch, interest) == 0) {
+        connection->interest = interest;
+    } else {
+        connection->state = HTTP_BROKEN;
+        http_wait_for(connection, HTTP_WAIT_NEXT_TURN);
+    }
+}
+
+/* ---- a request comes in ---- */
+
+static int begin_exchange(struct http_connection *connection)
+{
+    struct http_exchange *exchange = calloc(1, sizeof *exchange);
+    if (exchange == NULL)
+        return -ENOMEM;
+    http_parser_init(&exchange->parser, &connection->server->limits);
+    exchange->added = HC_BUF_INIT(HTTP_ADDED_HEADERS);
+    exchange->request.connection = connection;
+    exchange->request.listener = (enum http_listener_kind)connection->kind;
+    exchange->request.tls = connection->ssl != NULL;
+    exchange->request.body = exchange->nothing;
+    exchange->request.received_at = hc_now();
+    connection->exchange = exchange;
+    http_wait_for(connection, HTTP_WAIT_HEAD);
+    http_wait_again(connection); /* it may have been there for the request before */
+    return 0;
+}
+
+static size_t body_room(const struct http_server *server)
+{
+    size_t held = server->counts.body_bytes, total = server->limits.body_total;
+    return held < total ? total - held : 0;
+}
+
+/* `left`: bytes of the input that follow the head. */
+static void on_head(struct http_connection *connection, size_t left)
+{
+    struct http_server *server = connection->server;
+    struct http_exchange *exchange = connection->exchange;
+    struct http_request *request = &exchange->request;
+    const struct http_parser *parser = &exchange->parser;
+    http_parse_request(parser, request);
+    http_connection_address(connection, &connection->peer, request->peer, sizeof request->peer);
+    http_connection_address(connection, &connection->local, request->local, sizeof request->local);
+    exchange->counted = true;
+    exchange->complete = !parser->has_body;
+    server->counts.requests++;
+    server->counts.requests_active++;
+    int refused = server->handlers.admit != NULL ? server->handlers.admit(server->handlers.data, request) : 0;
+    if (connection->exchange == NULL || connection->state != HTTP_READING)
+        return;
+    if (refused != 0) {
+        http_refuse(connection, 500, "the request was turned away without an answer");
+    } else if (!parser->chunked && parser->remaining > body_room(server)) {
+        http_refuse(connection, 503, "too much is being uploaded at this moment");
+    } else if (parser->has_body) {
+        http_wait_for(connection, HTTP_WAIT_BODY);
+        if (parser->expects_continue && left == 0)
+            http_send_continue(connection);
+    }
+}
+
+/* Makes room for `extra` more bytes of body and the NUL. The capacity is what counts against body_total. */
+static int grow_body(struct http_connection *connection, size_t extra)
+{
+    struct http_exchange *exchange = connection->exchange;
+    size_t needed = exchange->request.body_length + extra + 1;
+    if (needed <= exchange->body_capacity)
+        return 0;
+    size_t most = exchange->body_capacity + body_room(connection->server);
+    const struct http_parser *parser = &exchange->parser;
+    size_t end = parser->chunked ? parser->body_bytes + 1 : needed + (size_t)parser->remaining;
+    size_t capacity = exchange->body_capacity * 2 > needed ? exchange->body_capacity * 2 : needed;
+    capacity = capacity < end ? capacity : end;
+    capacity = capacity < most ? capacity : most;
+    if (capacity < needed)
+        return -EDQUOT;
+    char *body = realloc(exchange->body_capacity > 0 ? exchange->request.body : NULL, capacity);
+    if (body == NULL)
+        return -ENOMEM;
+    connection->server->counts.body_bytes += capacity - exchange->body_capacity;
+    exchange->body_capacity = capacity;
+    exchange->request.body = body;
+    return 0;
+}
+
+static void on_body(struct http_connection *connection, const char *piece, size_t length)
+{
+    if (grow_body(connection, length) < 0) {
+        http_refuse(connection, 503, "too much is being uploaded at this moment");
+        return;
+    }
+    struct http_request *request = &connection->exchange->request;
+    memcpy(request->body + request->body_length, piece, length);
+    request->body_length += length;
+    request->body[request->body_length] = '\0';
+}
+
+static void on_end(struct http_connection *connection)
+{
+    struct http_server *server = connection->server;
+    connection->exchange->complete = true;
+    connection->state = HTTP_HANDLING;
+    http_wait_for(connection, HTTP_WAIT_HANDLER);
+    server->handlers.handle(server->handlers.data, &connection->exchange->request);
+}
+
+static void keep_ahead(struct http_connection *connection, const char *data, size_t length)
+{
+    if (length == 0 || connection->state == HTTP_LINGERING || connection->state == HTTP_BROKEN ||
+        (connection->state == HTTP_SENDING && connection->close_after))
+        return;
+    connection->ahead = malloc(length);
+    if (connection->ahead == NULL) {
+        connection->state = HTTP_BROKEN;
+        return;
+    }
+    memcpy(connection->ahead, data, length);
+    connection->ahead_length = length;
+}
+
+/* Takes requests out of the bytes for as long as each is answered at once; keeps the rest for later. */
+static void consume(struct http_connection *connection, const char *data, size_t length)
+{
+    connection->busy = true;
+    while (connection->state == HTTP_READING && (connection->exchange != NULL || length > 0)) {
+        if (connection->exchange == NULL && begin_exchange(connection) < 0) {
+            connection->state = HTTP_BROKEN;
+            break;
+        }
+        struct http_parser *parser = &connection->exchange->parser;
+        const char *piece;
+        size_t used, piece_length;
+        enum http_parse_event event = http_parse(parser, data, length, &used, &piece, &piece_length);
+        data += used;
+        length -= used;
+        if (event == HTTP_PARSE_MORE)
+            break;
+        if (event == HTTP_PARSE_HEAD)
+            on_head(connection, length);
+        else if (event == HTTP_PARSE_BODY)
+            on_body(connection, piece, piece_length);
+        else if (event == HTTP_PARSE_END)
+            on_end(connection);
+        else
+            http_refuse(connection, parser->status, parser->why);
+    }
+    connection->busy = false;
+    keep_ahead(connection, data, length);
+    http_connection_settle(connection);
+}
+
+static void consume_ahead(struct http_connection *connection)
+{
+    size_t length = connection->ahead_length;
+    hc_cleanup_free char *data = HC_TAKE_PTR(connection->ahead);
+    connection->ahead_length = 0;
+    consume(connection, data, length);
+}
+
+static size_t read_size(const struct http_connection *connection)
+{
+    const struct http_exchange *exchange = connection->exchange;
+    if (connection->ssl != NULL || exchange == NULL || !exchange->counted || exchange->parser.chunked)
+        return HTTP_READ_SIZE;
+    return exchange->parser.remaining < HTTP_BODY_READ_SIZE ? (size_t)exchange->parser.remaining : HTTP_BODY_READ_SIZE;
+}
+
+static void read_some(struct http_connection *connection)
+{
+    char *data = connection->server->scratch;
+    ssize_t count;
+    if (connection->ssl != NULL) {
+        connection->read_wants = EPOLLIN;
+        count = http_tls_read(connection->ssl, data, read_size(connection), &connection->read_wants);
+    } else {
+        count = recv(connection->fd, data, read_size(connection), MSG_DONTWAIT);
+        count = count >= 0 ? count : -errno;
+    }
+    if (count > 0)
+        consume(connection, data, (size_t)count);
+    else if (count == -EAGAIN || count == -EINTR)
+        http_connection_settle(connection);
+    else
+        http_connection_close(connection);
+}
+
+/* ---- events ---- */
+
+static void shake_hands(struct http_connection *connection)
+{
+    int status = http_tls_handshake(connection->ssl, &connection->read_wants);
+    if (status == 0) {
+        connection->state = HTTP_READING;
+        connection->read_wants = EPOLLIN;
+        http_connection_settle(connection);
+        read_some(connection); /* the request may have come with the end of the handshake */
+    } else if (status == -EAGAIN) {
+        http_connection_settle(connection);
+    } else {
+        http_connection_close(connection);
+    }
+}
+
+static void tell_drained(struct http_connection *connection)
+{
+    struct http_request *request = &connection->exchange->request;
+    connection->drained = false;
+    connection->busy = true;
+    if (request->on_drained != NULL)
+        request->on_drained(request);
+    connection->busy = false;
+    http_connection_settle(connection);
+}
+
+/* The next step of a connection that was left for this turn, or that can write again. */
+static void go_on(struct http_connection *connection)
+{
+    bool writing = http_unsent(connection) > 0;
+    connection->busy = true;
+    if (connection->state == HTTP_SENDING)
+        http_sent(connection);
+    else if (writing && http_flush(connection) < 0)
+        connection->state = HTTP_BROKEN;
+    connection->busy = false;
+    if (connection->state == HTTP_BROKEN)
+        http_connection_close(connection);
+    else if (connection->state == HTTP_READING && connection->ahead != NULL)
+        consume_ahead(connection);
+    else if (connection->state == HTTP_STREAMING && http_unsent(connection) == 0 && (writing || connection->drained))
+        tell_drained(connection);
+    else
+        http_connection_settle(connection);
+}
+
+static void throw_away(struct http_connection *connection)
+{
+    ssize_t count = recv(connection->fd, connection->server->scratch, sizeof connection->server->scratch, MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    connection->lingered += count > 0 ? (size_t)count : 0;
+    if (count <= 0 || connection->lingered > HTTP_LINGER_BYTES)
+        http_connection_close(connection);
+}
+
+static void on_event(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
+    (void)loop;
+    (void)fd;
+    struct http_connection *connection = data;
+    if ((events & (EPOLLERR | EPOLLHUP)) != 0 && connection->state != HTTP_LINGERING) {
+        http_connection_close(connection);
+        return;
+    }
+    switch ((enum http_state)connection->state) {
+    case HTTP_HANDSHAKE:
+        shake_hands(connection);
+        break;
+    case HTTP_READING:
+        if (connection->ahead != NULL)
+            go_on(connection);
+        else if (http_flush(connection) < 0) /* a 100 Continue may still be there */
+            http_connection_close(connection);
+        else
+            read_some(connection);
+        break;
+    case HTTP_HANDLING:
+    case HTTP_STREAMING:
+        if ((events & EPOLLRDHUP) != 0) {
+            http_connection_close(connection);
+        } else {
+            connection->deaf = connection->deaf || (events & EPOLLIN) != 0;
+            go_on(connection);
+        }
+        break;
+    case HTTP_SENDING:
+        go_on(connection);
+        break;
+    case HTTP_LINGERING:
+        throw_away(connection);
+        break;
+    case HTTP_BROKEN:
+        break; /* closed by the timer */
+    }
+}
+
+void http_connection_expired(struct http_connection *connection)
+{
+    switch ((enum http_wait)connection->wait) {
+    case HTTP_WAIT_NEXT_TURN:
+        http_wait_for(connection, HTTP_WAIT_HANDLER); /* so that it comes to the end of the list, if it comes again */
+        go_on(connection);
+        break;
+    case HTTP_WAIT_HEAD:
+        http_refuse(connection, 408, "the request line and headers took too long to arrive");
+        break;
+    case HTTP_WAIT_BODY:
+        http_refuse(connection, 408, "the body took too long to arrive");
+        break;
+    default:
+        http_connection_close(connection);
+        break;
+    }
+}

@@ -1,0 +1,336 @@
+/*
+ * What is written about a run: its shape when it is asked for, its record, line of log and audit entries when it is
+ * over. What always holds: the shape has names and sizes and no contents, so that the history of a run does not keep
+ * its code, input or secrets longer than the result has to.
+ */
+#include "base/fd.h"
+#include "base/log.h"
+#include "gateway/languages.h"
+#include "gateway/metrics.h"
+#include "gateway/run_internal.h"
+#include "gateway/unwrap.h"
+#include "text/json.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SHAPE_NAMES = 64 }; /* names of files or variables, at most: a shape stays small */
+
+int64_t run_time_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+const char *run_time_text(int64_t when, char *text, size_t size)
+{
+    time_t seconds = (time_t)(when / 1000000);
+    struct tm utc;
+    size_t length = gmtime_r(&seconds, &utc) != NULL ? strftime(text, size, "%Y-%m-%dT%H:%M:%S", &utc) : 0;
+    snprintf(text + length, size - length, ".%03dZ", (int)(when / 1000 % 1000));
+    return text;
+}
+
+/* ---- the request ---- */
+
+static bool language_known(void *data, const char *name)
+{
+    return catalogue_find(data, name) != NULL;
+}
+
+int run_unwrap(struct gateway *gateway, struct request *request, struct hc_err *err)
+{
+    if (!request->has_code)
+        return 0;
+    struct unwrapped found = {0};
+    int result = unwrap_code(request->code.data, request->code.length, language_known, gateway->catalogue, &found);
+    if (result < 0)
+        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    bool named = found.language[0] != '\0' && catalogue_find(gateway->catalogue, found.language) != NULL;
+    if (named)
+        result = request_set(request, "language", found.language, err);
+    free(request->code.data);
+    request->code = (struct blob){.data = found.code, .length = found.length};
+    return result;
+}
+
+/* ---- shape ---- */
+
+static json_t *file_shapes(const struct request *request)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < request->file_count && i < SHAPE_NAMES; i++)
+        json_array_append_new(list, json_pack("{s:o, s:I}", "path", hc_json_text_lossy(request->files[i].path), "size",
+                                              (json_int_t)request->files[i].content.length));
+    return list;
+}
+
+static json_t *env_names(const struct request *request)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < request->env.count && i < SHAPE_NAMES; i++) {
+        hc_cleanup_free char *name = strndup(request->env.item[i], strcspn(request->env.item[i], "="));
+        if (name != NULL)
+            json_array_append_new(list, hc_json_text_lossy(name));
+    }
+    return list;
+}
+
+static json_t *mount_shapes(const struct request *request)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < request->mount_count; i++)
+        json_array_append_new(list, json_pack("{s:o, s:o, s:b}", "host", hc_json_text_lossy(request->mounts[i].host),
+                                              "path", hc_json_text_lossy(request->mounts[i].path), "read_only",
+                                              request->mounts[i].read_only));
+    return list;
+}
+
+static json_t *limit_shapes(const struct request *request)
+{
+    json_t *object = json_object();
+    for (int id = 0; id < LIMIT_COUNT; id++) {
+        if (!request->limits.set[id])
+            continue;
+        double value = (double)request->limits.value[id];
+        double unit = limit_table[id].kind == LIMIT_KIND_DURATION ? 1e6
+                      : limit_table[id].kind == LIMIT_KIND_MILLI  ? 1e3
+                                                                  : 1;
+        json_object_set_new(object, limit_table[id].name, json_real(value / unit));
+    }
+    return object;
+}
+
+char *run_shape(const struct run *run)
+{
+    const struct request *request = run->work->request;
+    hc_cleanup_json json_t *shape =
+        json_pack("{s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I}", "language",
+                  run->row.language[0] != '\0' ? json_string(run->row.language) : json_null(), "entry",
+                  run->work->plan.entry != NULL ? hc_json_text_lossy(run->work->plan.entry) : json_null(), "code_bytes",
+                  (json_int_t)request->code.length, "command_words", (json_int_t)request->command.count, "files",
+                  file_shapes(request), "stdin_bytes", (json_int_t)request->input.length, "args",
+                  (json_int_t)request->args.count, "env", env_names(request), "limits", limit_shapes(request), "mounts",
+                  mount_shapes(request), "stages", (json_int_t)request->stage_count, "tests",
+                  (json_int_t)request->test_count, "collect", (json_int_t)request->collect.count);
+    return shape != NULL ? hc_json_write(shape, false) : NULL;
+}
+
+/* ---- audit ---- */
+
+/* Whether one more may be written in this second. */
+static bool audit_allowed(struct runs *runs)
+{
+    uint64_t second = hc_now() / 1000000;
+    if (second != runs->audit.second) {
+        runs->audit.second = second;
+        runs->audit.count = 0;
+    }
+    if (runs->audit.count >= RUNS_AUDIT_RATE) {
+        runs->audit.left_out++;
+        return false;
+    }
+    runs->audit.count++;
+    return true;
+}
+
+void runs_audit(struct runs *runs, const char *event, const char *tenant, const char *run, const char *reason)
+{
+    if (runs->gateway->audit == NULL || !audit_allowed(runs))
+        return;
+    hc_cleanup_json json_t *detail = json_pack("{s:o}", "reason", hc_json_text_lossy(reason));
+    if (detail != NULL && runs->audit.left_out > 0)
+        json_object_set_new(detail, "left_out_before", json_integer((json_int_t)runs->audit.left_out));
+    hc_cleanup_free char *text = detail != NULL ? hc_json_write(detail, false) : NULL;
+    int result = audit_add(runs->gateway->audit, event, tenant, run, text);
+    if (result < 0)
+        hc_log(HC_LOG_ERROR, "audit: %s was not written: %s", event, strerror(-result));
+    else
+        runs->audit.left_out = 0;
+}
+
+void runs_audit_refusal(struct runs *runs, const char *tenant, const struct hc_err *err)
+{
+    bool mount = strncmp(err->field, "mounts", 6) == 0 && (err->code == EACCES || err->code == EPERM);
+    if (err->class != HC_CLASS_REQUEST)
+        return;
+    char reason[sizeof err->field + sizeof err->message + 4];
+    snprintf(reason, sizeof reason, "%s%s%s", err->field, err->field[0] != '\0' ? ": " : "", err->message);
+    runs_audit(runs, mount ? "mount_denied" : "request_refused", tenant, NULL, reason);
+}
+
+/* Stages, then tests. */
+static const struct run_stage *job_of(const struct result *result, size_t index)
+{
+    return index < result->stage_count ? &result->stages[index] : &result->tests[index - result->stage_count].job;
+}
+
+/* The limit that a run met, as its status or its facts tell; NULL: none. */
+static const char *limit_met(const struct result *result)
+{
+    for (size_t i = 0; i < result->stage_count + result->test_count; i++)
+        if (job_of(result, i)->facts.end == JOB_CPU_TIME)
+            return "cpu_time";
+    switch (result->status) {
+    case RUN_TIMEOUT:
+        return "timeout";
+    case RUN_OOM:
+        return "memory";
+    case RUN_PIDS_LIMIT:
+        return "pids";
+    case RUN_OUTPUT_LIMIT:
+        return "output";
+    default:
+        return NULL;
+    }
+}
+
+/* The filter ends a program with SIGSYS for calls of a foreign architecture, which no honest program makes. What it
+ * only refuses (EPERM, ENOSYS) leaves no trace in the kernel's facts. */
+static bool made_blocked_call(const struct result *result)
+{
+    for (size_t i = 0; i < result->stage_count + result->test_count; i++)
+        if (job_of(result, i)->signal == SIGSYS)
+            return true;
+    return false;
+}
+
+/* ---- the record ---- */
+
+static void fill_result(struct run *run)
+{
+    const struct gateway *gateway = run->runs->gateway;
+    struct result *result = &run->work->result;
+    uint64_t now = hc_now(), begun = run->driven_at > 0 ? run->driven_at : now;
+    snprintf(result->id, sizeof result->id, "%s", run->row.id);
+    snprintf(result->language, sizeof result->language, "%s", run->row.language);
+    if (run->row.language[0] != '\0')
+        snprintf(result->version, sizeof result->version, "%s",
+                 catalogue_version(gateway->catalogue, run->row.language));
+    result->isolation = gateway->isolation;
+    result->weak = (gateway->isolation & ISOLATION_ALL) != ISOLATION_ALL;
+    result->start = result_start(result);
+    result->created_at = run->row.created_at;
+    result->queue_us = begun - run->queued_at;
+    result->total_us = now - run->queued_at;
+    result_time(result, begun);
+    if (run->work->request != NULL && run->work->request->metadata != NULL && result->metadata == NULL)
+        result->metadata = strdup(run->work->request->metadata);
+}
+
+static void fill_row(struct run *run)
+{
+    const struct result *result = &run->work->result;
+    struct run_row *row = &run->row;
+    row->exit_code = result->exit_code;
+    row->ended_at = run_time_now();
+    row->queue_us = result->queue_us;
+    struct job_facts used;
+    result_usage(result, &used);
+    row->wall_us = used.wall;
+    row->cpu_us = used.cpu;
+    row->memory_peak = used.memory_peak;
+    snprintf(row->status, sizeof row->status, "%s", run_status_word(result->status));
+}
+
+static bool is_shown(const struct capture *capture, const struct hc_buf *shown)
+{
+    return capture->total == shown->length && capture_missing(capture) == 0;
+}
+
+/* Whether events can be told from the result alone: all that was shown is in its two streams. */
+static bool result_tells_all(const struct run *run)
+{
+    if (run->shown_count != run->work->result.stage_count)
+        return run->shown_count == 0;
+    for (size_t i = 0; i + 1 < run->shown_count; i++)
+        if (run->shown[i].stream[0].length + run->shown[i].stream[1].length > 0)
+            return false;
+    if (run->shown_count == 0)
+        return true;
+    const struct run_shown *last = &run->shown[run->shown_count - 1];
+    return is_shown(&run->work->result.out, &last->stream[0]) && is_shown(&run->work->result.err, &last->stream[1]);
+}
+
+void run_log_line(const struct run *run)
+{
+    const struct run_row *row = &run->row;
+    const struct hc_log_field fields[] = {
+        {"id", row->id, 0},
+        {"kind", row->kind, 0},
+        {"tenant", row->tenant, 0},
+        {"language", row->language[0] != '\0' ? row->language : "-", 0},
+        {"status", row->status, 0},
+        {"exit_code", NULL, row->exit_code},
+        {"wall_ms", NULL, (double)row->wall_us / 1000},
+        {"cpu_ms", NULL, (double)row->cpu_us / 1000},
+        {"memory_peak", NULL, (double)row->memory_peak},
+        {"queue_ms", NULL, (double)row->queue_us / 1000},
+        {"why", run->why, 0}, /* last: most runs have none */
+    };
+    size_t count = sizeof fields / sizeof *fields - (run->why[0] == '\0');
+    hc_log_event(HC_LOG_INFO, "run", fields, count);
+}
+
+static void write_texts(struct run *run)
+{
+    if (!run->starved && !result_tells_all(run)) {
+        struct events_source source;
+        run_shown_source(run, &source);
+        run->row.log = run->log = events_pack(&source);
+        run->row.log_length = run->log != NULL ? strlen(run->log) : 0;
+    }
+    run->row.result = run->json = result_to_json(&run->work->result, false);
+    run->row.result_length = run->json != NULL ? strlen(run->json) : 0;
+}
+
+/* What it wrote goes; that it was there, and why it is not shown, stays. */
+static void write_without_output(struct run *run)
+{
+    struct result *result = &run->work->result;
+    const struct run_row used = run->row; /* what it used was used */
+    result_release(result);
+    result->internal = run->failure;
+    result_judge(result);
+    free(HC_TAKE_PTR(run->json));
+    free(HC_TAKE_PTR(run->log));
+    run->row.log = NULL;
+    run->row.log_length = 0;
+    fill_result(run);
+    fill_row(run);
+    run->row.wall_us = used.wall_us;
+    run->row.cpu_us = used.cpu_us;
+    run->row.memory_peak = used.memory_peak;
+    write_texts(run);
+    run_afford(run, run_bytes(run));
+}
+
+/* The text is there once for the record and once more on its way: in the store's queue, then in the reply. */
+static bool can_afford_texts(struct run *run)
+{
+    return run_afford(run, run_bytes(run) + run->row.result_length + run->row.log_length);
+}
+
+int run_conclude(struct run *run)
+{
+    fill_result(run);
+    fill_row(run);
+    if (!run->starved)
+        write_texts(run);
+    if (!run->starved && !can_afford_texts(run))
+        run_starve(run);
+    if (run->starved)
+        write_without_output(run);
+    metrics_run(run->runs->gateway->metrics, &run->work->result);
+    const char *limit = limit_met(&run->work->result);
+    if (limit != NULL)
+        runs_audit(run->runs, "limit_hit", run->row.tenant, run->row.id, limit);
+    if (made_blocked_call(&run->work->result))
+        runs_audit(run->runs, "blocked_call", run->row.tenant, run->row.id,
+                   "ended by SIGSYS: a call of a foreign architecture");
+    return run->json != NULL ? 0 : -ENOMEM;
+}
