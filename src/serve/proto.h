@@ -1,0 +1,54 @@
+/*
+ * What the keeper of a server and its gateway say to each other: one struct of a fixed size over a SOCK_SEQPACKET pair,
+ * with fds beside it. The gateway finds its end as SERVE_CONTROL_FD.
+ */
+#ifndef HC_SERVE_PROTO_H
+#define HC_SERVE_PROTO_H
+
+#include "base/err.h"
+#include <stdint.h>
+
+enum { SERVE_PROTOCOL = 1, SERVE_CONTROL_FD = 3, SERVE_MAX_LISTENERS = 16, SERVE_MAX_LANGUAGES = 8 };
+
+/* Where the gateway finds things in its own root. */
+#define SERVE_STATE "/state"
+#define SERVE_LANGUAGES "/languages" /* /0, /1, … */
+
+enum serve_type {
+    SERVE_SETUP = 1, /* keeper →, first. fds: warden, configuration, audit log (to read), the socket to append to it by,
+                        [certificate, key], listeners */
+    SERVE_READY,     /* → keeper: it serves; or err: it cannot, and why */
+    SERVE_WARDEN,    /* keeper →: fd, the socket of a new warden */
+    SERVE_CONFIG,    /* keeper →: fd, the configuration as it is now; answered by SERVE_CONFIG, with or without err */
+    SERVE_DRAIN,     /* keeper →: finish what runs, then end */
+    SERVE_PING,      /* keeper →: answered alike, so that one that hangs is noticed */
+    SERVE_USED,      /* → keeper: language was used for the first time */
+    SERVE_SILENT,    /* keeper →: silent says whether the warden leaves its pings unanswered */
+};
+
+/*
+ * The audit log is the keeper's to write. Over a SOCK_SEQPACKET pair of its own the gateway asks it to append: this
+ * struct, and `length` bytes behind it, which are whole lines. Answered, when they are on disk, by an int32_t: 0 or
+ * -errno; -EAGAIN when the file does not end at `end`.
+ */
+enum { SERVE_APPEND_MAX = 64 * 1024 };
+struct serve_append {
+    uint32_t protocol, length;
+    int64_t end;
+};
+
+struct serve_message {
+    uint32_t protocol, type;
+    uint32_t tls;
+    uint32_t restarts; /* how many gateways there were before this one */
+    uint32_t listener_count;
+    uint32_t listener_unix; /* bit n: listener n is a unix socket */
+    uint32_t listener_tls;  /* bit n: it speaks TLS */
+    uint32_t language_count;
+    uint32_t silent;
+    char language[32];      /* USED: its name */
+    int32_t workspace_host; /* which host folder is the shared /workspace; -1: none */
+    struct hc_err err;
+};
+
+#endif
