@@ -107,36 +107,33 @@ static void say_why(const char *path, int status)
 }
 
 /* A link is not made: it could lead anywhere, and the next program to write through it would follow. */
-static int write_one(int folder, const hc_result *result, size_t index, bool force, bool verbose)
+static int write_one(int folder, const struct run_file *file, bool force, bool verbose)
 {
-    const char *content = NULL, *type = hc_result_file_type(result, index);
-    size_t length = 0;
     char size[32];
-    const char *path = hc_result_file(result, index, &content, &length);
 
-    if (strcmp(type, "symlink") == 0) {
-        message_note("%s is a symbolic link, and was not written", path);
+    if (strcmp(file->type, "symlink") == 0) {
+        message_note("%s is a symbolic link, and was not written", file->path);
         return 0;
     }
-    int status = collect_file(folder, path, content, length, force);
-    hc_format_size(length, size, sizeof size);
+    int status = collect_file(folder, file->path, file->content, file->length, force);
+    hc_format_size(file->length, size, sizeof size);
     if (status < 0) {
-        say_why(path, status);
-    } else if (strcmp(type, "truncated") == 0) {
-        message_note("%s is incomplete: only its first %s could be collected", path, size);
+        say_why(file->path, status);
+    } else if (strcmp(file->type, "truncated") == 0) {
+        message_note("%s is incomplete: only its first %s could be collected", file->path, size);
         status = -EFBIG;
     } else if (verbose) {
-        message_note("wrote %s (%s)", path, size);
+        message_note("wrote %s (%s)", file->path, size);
     }
     return status;
 }
 
-int collect_write(int folder, const hc_result *result, bool force, bool verbose)
+int collect_write(int folder, const struct run_file *files, size_t count, bool force, bool verbose)
 {
     int first = 0;
 
-    for (size_t i = 0; i < hc_result_file_count(result); i++) {
-        int status = write_one(folder, result, i, force, verbose);
+    for (size_t i = 0; i < count; i++) {
+        int status = write_one(folder, &files[i], force, verbose);
         if (first == 0)
             first = status;
     }

@@ -1,5 +1,6 @@
 /* hotcell config: every setting that is in force, and where it came from. */
 #include "base/fd.h"
+#include "cli/full.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/table.h"
@@ -62,7 +63,7 @@ static int show_table(const json_t *settings)
     return table_print(&table);
 }
 
-static int run_config(struct cli *cli, int argc, char **argv)
+int full_config(struct cli *cli, int argc, char **argv)
 {
     const char *config_path = NULL;
     hc_config *config = NULL;
@@ -84,17 +85,3 @@ static int run_config(struct cli *cli, int argc, char **argv)
     int status = cli->json ? json_show(text) : show_table(settings);
     return status < 0 ? message_cannot_write(status) : EXIT_OK;
 }
-
-const struct verb verb_config = {
-    .name = "config",
-    .summary = "show the configuration in force, and where each value came from",
-    .synopsis = "config [--json] [--config FILE]",
-    .details = "Settings are read from /etc/hotcell/config.toml, then from hotcell/config.toml in $XDG_CONFIG_HOME (or "
-               "~/.config), then from the file given by --config. The later one wins.",
-    .options = (const struct option[]){OPTION_ROW_JSON("as a JSON list"), OPTION_ROW_CONFIG, OPTION_ROW_HELP, {0}},
-    .examples =
-        (const struct example[]){{"hotcell config", "a table"},
-                                 {"hotcell config --config ./hotcell.toml", "try a file before it is installed"},
-                                 {0}},
-    .run = run_config,
-};

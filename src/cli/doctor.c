@@ -1,5 +1,6 @@
 /* hotcell doctor: every layer of a cell, whether this machine has it, and the command that would bring it. */
 #include "base/fd.h"
+#include "cli/full.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/table.h"
@@ -72,7 +73,7 @@ static void show_verdict(const json_t *report, const struct level *level, bool a
                          : level->verdict);
 }
 
-static int run_doctor(struct cli *cli, int argc, char **argv)
+int full_doctor(struct cli *cli, int argc, char **argv)
 {
     const char *config_path = NULL;
     hc_config *config = NULL;
@@ -101,17 +102,3 @@ static int run_doctor(struct cli *cli, int argc, char **argv)
         show_verdict(report, level, accepted);
     return level->exit_code;
 }
-
-const struct verb verb_doctor = {
-    .name = "doctor",
-    .summary = "check what this machine enforces, and say how to fix the rest",
-    .synopsis = "doctor [--json] [--config FILE]",
-    .details = "Tries every layer of a cell on this machine. The exit code is 0 when runs are safe, 1 when they are "
-               "possible only with --allow-weak, 3 when none is possible.",
-    .options = (const struct option[]){OPTION_ROW_JSON("as a JSON object"), OPTION_ROW_CONFIG, OPTION_ROW_HELP, {0}},
-    .examples = (const struct example[]){{"hotcell doctor", "a table"},
-                                         {"hotcell doctor --json >/dev/null && hotcell run job.py",
-                                          "run only where it is safe"},
-                                         {0}},
-    .run = run_doctor,
-};

@@ -107,32 +107,80 @@ static int add_member(hc_request *request, int folder, const char *path, const c
     return add_open_file(request, fd, full_path, full_name, err);
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static bool is_dots(const struct dirent *entry)
 {
-    return strcmp((*a)->d_name, (*b)->d_name);
+    return strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
 }
 
-static int not_dots(const struct dirent *entry)
+static int by_name(const void *a, const void *b)
 {
-    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct names {
+    char **item;
+    size_t count;
+};
+
+static void names_release(struct names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->item[i]);
+    free(names->item);
+}
+
+static int names_add(struct names *names, const char *name)
+{
+    /* Room is doubled at each power of two. */
+    if ((names->count & (names->count - 1)) == 0) {
+        char **more = reallocarray(names->item, names->count ? names->count * 2 : 1, sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        names->item = more;
+    }
+    char *copy = strdup(name);
+    if (!copy)
+        return -ENOMEM;
+    names->item[names->count++] = copy;
+    return 0;
+}
+
+/* What is in the folder, in order, so that a request does not depend on the file system. Not scandirat: musl has none.
+ */
+static int list_folder(int folder, struct names *names)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    int status = 0;
+
+    if (!dir) {
+        status = -errno;
+        hc_close(fd);
+        return status;
+    }
+    while (status == 0 && (errno = 0, entry = readdir(dir)))
+        if (!is_dots(entry))
+            status = names_add(names, entry->d_name);
+    if (status == 0 && errno)
+        status = -errno;
+    closedir(dir);
+    if (names->count)
+        qsort(names->item, names->count, sizeof *names->item, by_name);
+    return status;
 }
 
 static int add_folder(hc_request *request, int fd, const char *path, const char *name, int depth, struct hc_err *err)
 {
-    struct dirent **members = NULL;
-    int status = 0;
+    struct names members HC_CLEANUP(names_release) = {0};
 
     if (depth > FOLDER_DEPTH)
         return hc_fail(err, HC_CLASS_REQUEST, ELOOP, "%s is too deep: more than %d folders", path, FOLDER_DEPTH);
-    int count = scandirat(fd, ".", &members, not_dots, by_name);
-    if (count < 0)
-        return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "cannot read the folder %s", path);
-    for (int i = 0; i < count; i++) {
-        if (status == 0)
-            status = add_member(request, fd, path, name, members[i]->d_name, depth, err);
-        free(members[i]);
-    }
-    free(members);
+    int status = list_folder(fd, &members);
+    if (status < 0)
+        return hc_fail_errno(err, HC_CLASS_REQUEST, -status, "cannot read the folder %s", path);
+    for (size_t i = 0; status == 0 && i < members.count; i++)
+        status = add_member(request, fd, path, name, members.item[i], depth, err);
     return status;
 }
 
@@ -260,7 +308,7 @@ static bool nearest_file(const char *path, char *text, size_t size)
     DIR *dir = opendir(slash ? folder : ".");
     struct dirent *entry;
     while (dir && count < MAX_CANDIDATES && (entry = readdir(dir)))
-        if (not_dots(entry) && (names[count] = strdup(entry->d_name)))
+        if (!is_dots(entry) && (names[count] = strdup(entry->d_name)))
             count++;
     if (dir)
         closedir(dir);

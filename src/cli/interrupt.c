@@ -1,6 +1,6 @@
 /*
- * Signals. A handler is given no argument of its own, so what it works on has to be static: the two variables here are
- * the only mutable state of the command line outside a function. Any number of signals may come; each asks for the same
+ * Signals. A handler is given no argument of its own, so what it works on has to be static: the variables here are the
+ * only mutable state of the command line outside a function. Any number of signals may come; each asks for the same
  * thing.
  */
 #include "cli/interrupt.h"
@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
 
 static hc_engine *volatile target;
-static volatile sig_atomic_t caught;
+static volatile sig_atomic_t caught, wake = -1;
 
 static void on_signal(int signal)
 {
@@ -20,6 +22,8 @@ static void on_signal(int signal)
     caught = signal;
     if (engine)
         hc_engine_cancel(engine);
+    if (wake >= 0 && write(wake, &(uint64_t){1}, sizeof(uint64_t)) < 0)
+        errno = 0; /* the counter is full: it is readable all the same */
     errno = saved;
 }
 
@@ -47,6 +51,11 @@ void interrupt_begin(void)
 void interrupt_target(hc_engine *engine)
 {
     target = engine;
+}
+
+void interrupt_wake(int fd)
+{
+    wake = fd;
 }
 
 int interrupt_caught(void)

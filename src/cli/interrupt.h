@@ -9,6 +9,8 @@
 void interrupt_begin(void);
 /* The engine whose run a signal ends; NULL: none. */
 void interrupt_target(hc_engine *engine);
+/* An eventfd that becomes readable with the first signal, for whoever waits on a connection; -1: none. */
+void interrupt_wake(int fd);
 /* The signal that came, or 0. */
 int interrupt_caught(void);
 

@@ -1,13 +1,13 @@
 /* hotcell languages: what can be run here, in which version, and what to install for the rest. */
 #include "base/fd.h"
+#include "cli/full.h"
+#include "cli/full_verbs.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/table.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { OPTION_NAMES = OPTION_FIRST_OWN };
 
 static void add_language(struct table *table, const json_t *language)
 {
@@ -53,18 +53,31 @@ static void show_names(const json_t *languages)
         puts(json_text(json_array_get(languages, i), "name"));
 }
 
-static int show(struct cli *cli, const char *config_path, bool names)
+/* malloc'ed, or NULL with the exit code. */
+static char *languages_here(const struct cli *cli, const char *config_path, int *exit_code)
 {
     hc_config *config = NULL;
     hc_error *error = NULL;
-    hc_cleanup_free char *text = NULL;
 
-    if (hc_config_load(config_path, &config, &error) < 0)
-        return message_library(cli, error);
-    text = hc_languages_json(config, &error);
+    if (hc_config_load(config_path, &config, &error) < 0) {
+        *exit_code = message_library(cli, error);
+        return NULL;
+    }
+    char *text = hc_languages_json(config, &error);
     hc_config_free(config);
     if (!text)
-        return message_library(cli, error);
+        *exit_code = message_library(cli, error);
+    return text;
+}
+
+static int show(const struct cli *cli, const char *config_path, bool names)
+{
+    int code = EXIT_OK;
+    hc_cleanup_free char *text =
+        cli->server ? cli->client->languages(cli, &code) : languages_here(cli, config_path, &code);
+
+    if (!text)
+        return code;
     json_cleanup json_t *languages = json_loads(text, 0, NULL);
     if (!languages)
         return message_no_memory(cli);
@@ -76,7 +89,7 @@ static int show(struct cli *cli, const char *config_path, bool names)
     return status < 0 ? message_cannot_write(status) : EXIT_OK;
 }
 
-static int run_languages(struct cli *cli, int argc, char **argv)
+int full_languages(struct cli *cli, int argc, char **argv)
 {
     const char *config_path = NULL;
     struct options options;
@@ -88,26 +101,10 @@ static int run_languages(struct cli *cli, int argc, char **argv)
     int go_on = verb_plain_options(cli, &verb_languages, argc, argv, &config_path);
     if (go_on <= 0)
         return go_on < 0 ? EXIT_USAGE : EXIT_OK;
+    if (cli->server && !cli->client)
+        return cli_handover(cli, PROGRAM_CLIENT);
     options_start(&options, verb_languages.options, argc, argv);
     while (options_next(&options, &option, &value, &err) > 0)
         names |= option->id == OPTION_NAMES;
     return show(cli, config_path, names);
 }
-
-const struct verb verb_languages = {
-    .name = "languages",
-    .summary = "list the languages, their versions, and what to install",
-    .synopsis = "languages [--json] [--names] [--config FILE]",
-    .details = "A language is a TOML file. One that is not installed is listed with the package that brings it. START "
-               "is warm where an interpreter waits for the program, and cold where it is started by it.",
-    .options = (const struct option[]){OPTION_ROW_JSON("as a JSON list"),
-                                       {OPTION_NAMES, 0, "names", NULL, false, NULL, "the names alone, one on a line"},
-                                       OPTION_ROW_CONFIG,
-                                       OPTION_ROW_HELP,
-                                       {0}},
-    .examples = (const struct example[]){{"hotcell languages", "a table"},
-                                         {"hotcell languages --json | jq -r '.[] | select(.available).name'",
-                                          "those that can be run here"},
-                                         {0}},
-    .run = run_languages,
-};

@@ -69,11 +69,10 @@ static void add_json_string(struct hc_buf *buf, const char *text)
     hc_buf_add_str(buf, "\"");
 }
 
-static void print_json(const char *class, const char *message, const char *field, const char *remedy)
+static void print_json(const char *code, const char *message, const char *field, const char *remedy)
 {
     struct hc_buf buf = HC_BUF_INIT(MESSAGE_CEILING);
-    const char *const pairs[][2] = {
-        {"code", code_word(class)}, {"message", message}, {"field", field}, {"remedy", remedy}};
+    const char *const pairs[][2] = {{"code", code}, {"message", message}, {"field", field}, {"remedy", remedy}};
 
     hc_buf_add_str(&buf, "{\"error\":{");
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -129,25 +128,30 @@ static void with_option(const char *field, const char *message, char *text, size
     snprintf(text, size, "--%s: %s", option, message);
 }
 
-static void print_error(const struct cli *cli, const char *class, const char *message, const char *field,
+static void print_error(const struct cli *cli, const char *code, const char *message, const char *field,
                         const char *remedy)
 {
     char text[1024];
 
     if (cli->json) {
-        print_json(class, message, field, remedy);
+        print_json(code, message, field, remedy);
         return;
     }
     with_option(field, message, text, sizeof text);
     print_text(text, remedy);
 }
 
-int message_error(const struct cli *cli, const struct hc_err *err)
+int message_problem(const struct cli *cli, const struct hc_err *err, const char *code)
 {
     const struct hc_class_info *info = hc_class_info(err->class);
 
-    print_error(cli, info->word, err->message, err->field, err->remedy);
+    print_error(cli, code[0] ? code : code_word(info->word), err->message, err->field, err->remedy);
     return info->exit_code;
+}
+
+int message_error(const struct cli *cli, const struct hc_err *err)
+{
+    return message_problem(cli, err, "");
 }
 
 int message_adopt(hc_error *error, struct hc_err *err)
@@ -177,7 +181,7 @@ int message_library(const struct cli *cli, hc_error *error)
 
 int message_no_memory(const struct cli *cli)
 {
-    print_error(cli, "ours", "out of memory", "", "");
+    print_error(cli, "internal", "out of memory", "", "");
     return EXIT_OURS;
 }
 

@@ -8,6 +8,8 @@
 
 /* Print an error and its remedy; the exit code to end with. */
 int message_error(const struct cli *cli, const struct hc_err *err);
+/* The same, with a word of a server's own for the JSON; "": the usual one. */
+int message_problem(const struct cli *cli, const struct hc_err *err, const char *code);
 /* The same for an error of the library, which is freed. */
 int message_library(const struct cli *cli, hc_error *error);
 /* Moves an error of the library, which is freed, into err. Returns -err->code. */

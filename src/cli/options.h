@@ -14,6 +14,9 @@ enum option_id {
     OPTION_HELP,
     OPTION_JSON,
     OPTION_CONFIG,
+    OPTION_SERVER,
+    OPTION_CA,
+    OPTION_KEY_FILE,
     OPTION_FIRST_OWN /* a verb's own begin here */
 };
 
@@ -38,6 +41,21 @@ struct option {
 #define OPTION_ROW_CONFIG                                                                                              \
     {                                                                                                                  \
         OPTION_CONFIG, 0, "config", "FILE", false, NULL, "read this configuration file after the usual ones"           \
+    }
+
+/* For the verbs that a server can do as well. */
+#define OPTION_ROW_SERVER                                                                                              \
+    {                                                                                                                  \
+        OPTION_SERVER, 0, "server", "URL", false, NULL,                                                                \
+            "do it on this server: http://HOST:PORT, https://HOST:PORT or unix:PATH ($HOTCELL_SERVER)"                 \
+    }
+#define OPTION_ROW_CA                                                                                                  \
+    {                                                                                                                  \
+        OPTION_CA, 0, "ca", "FILE", false, NULL, "with https, trust the certificates in this file alone ($HOTCELL_CA)" \
+    }
+#define OPTION_ROW_KEY_FILE                                                                                            \
+    {                                                                                                                  \
+        OPTION_KEY_FILE, 0, "key-file", "FILE", false, NULL, "take the server's key from this file (or $HOTCELL_KEY)"  \
     }
 
 struct options {

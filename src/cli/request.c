@@ -123,7 +123,7 @@ static int apply_options(const struct run_line *line, hc_request *request, struc
     return status;
 }
 
-static int load_json(hc_request *request, const char *path, struct hc_err *err)
+static int load_json(const struct cli *cli, hc_request *request, const char *path, struct hc_err *err)
 {
     const bool from_stdin = strcmp(path, "-") == 0;
     hc_cleanup_fd int fd = from_stdin ? -1 : open(path, O_RDONLY | O_CLOEXEC);
@@ -136,7 +136,7 @@ static int load_json(hc_request *request, const char *path, struct hc_err *err)
     int status = hc_read_all(from_stdin ? STDIN_FILENO : fd, REQUEST_LIMIT, &text, &length);
     if (status < 0)
         return hc_fail_errno(err, HC_CLASS_REQUEST, -status, "cannot read the request %s", path);
-    if (hc_request_load(request, text, length, &error) < 0)
+    if (cli->full->load(request, text, length, &error) < 0)
         return message_adopt(error, err);
     return 0;
 }
@@ -184,24 +184,27 @@ static int connect_stdin(struct run_line *line, hc_request *request, bool used, 
         line->stdin_fd = open(line->stdin_path, O_RDONLY | O_CLOEXEC);
         if (line->stdin_fd < 0)
             return files_missing(line->stdin_path, err);
-        hc_request_stdin_fd(request, line->stdin_fd);
+        line->input_fd = line->stdin_fd;
+        hc_request_stdin_fd(request, line->input_fd);
         return 0;
     }
     if (line->stdin_path && used)
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "stdin cannot be both the code and the program's input");
     /* A JSON request says itself what its stdin is. */
-    if (!used && (line->stdin_path || !line->request))
-        hc_request_stdin_fd(request, STDIN_FILENO);
+    if (!used && (line->stdin_path || !line->request)) {
+        line->input_fd = STDIN_FILENO;
+        hc_request_stdin_fd(request, line->input_fd);
+    }
     return 0;
 }
 
-int request_build(struct run_line *line, hc_request *request, struct hc_err *err)
+int request_build(const struct cli *cli, struct run_line *line, hc_request *request, struct hc_err *err)
 {
     bool used = line->request && strcmp(line->request, "-") == 0;
     int status = 0;
 
     if (line->request)
-        status = load_json(request, line->request, err);
+        status = load_json(cli, request, line->request, err);
     if (status == 0)
         status = apply_options(line, request, err);
     if (status == 0)

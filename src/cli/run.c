@@ -5,24 +5,28 @@
 #include "cli/run.h"
 
 #include "base/fd.h"
-#include "base/size.h"
+#include "base/signame.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
-#include "cli/json.h"
 #include "cli/message.h"
+#include "cli/remote.h"
 #include "cli/stream.h"
 #include "cli/verbs.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static int usage(struct run_line *line, struct hc_err *err)
+static int usage(const struct cli *cli, struct run_line *line, struct hc_err *err)
 {
     const bool chosen = line->code || line->shell || line->entry || line->request;
     const bool operands = line->operand < line->argc;
 
+    if (line->local && cli->server)
+        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "--local is for a run without a server, but %s was named",
+                       cli->server);
     if (line->code && line->shell)
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "-c and --shell are two programs; give one");
     if (!chosen && !operands) {
@@ -40,10 +44,9 @@ static int usage(struct run_line *line, struct hc_err *err)
 
 static void note_option(struct cli *cli, struct run_line *line, const struct option *option, const char *value)
 {
+    if (cli_common_option(cli, option, value))
+        return;
     switch (option->id) {
-    case OPTION_JSON:
-        cli->json = true;
-        break;
     case OPTION_CONFIG:
         line->config = value;
         break;
@@ -67,6 +70,12 @@ static void note_option(struct cli *cli, struct run_line *line, const struct opt
         break;
     case RUN_ALLOW_WEAK:
         line->allow_weak = true;
+        break;
+    case RUN_LOCAL:
+        line->local = true;
+        break;
+    case RUN_MOUNT:
+        line->mounts = true;
         break;
     case RUN_COLLECT:
         line->collect = true;
@@ -108,22 +117,8 @@ static int read_line(struct cli *cli, struct run_line *line, struct hc_err *err)
     }
     line->command = options.dashes;
     line->operand = options.next;
-    int status = usage(line, err);
+    int status = usage(cli, line, err);
     return status < 0 ? status : 1;
-}
-
-/* "completed in 21.3 ms: 18.1 ms of CPU, at most 9 MiB of memory, isolation full" */
-static void show_measures(const hc_result *result)
-{
-    json_cleanup json_t *root = json_loads(hc_result_json(result, 0), 0, NULL);
-    const json_t *used = json_object_get(root, "usage");
-    char memory[32];
-
-    message_note(
-        "%s in %.1f ms: %.1f ms of CPU, at most %s of memory, isolation %s", hc_result_status(result),
-        json_number_value(json_object_get(used, "wall_ms")), json_number_value(json_object_get(used, "cpu_ms")),
-        hc_format_size((uint64_t)json_number_value(json_object_get(used, "memory_peak")), memory, sizeof memory),
-        json_text(json_object_get(root, "isolation"), "level"));
 }
 
 static void show_summary(const struct cli *cli, const struct stream *stream, const char *summary)
@@ -134,17 +129,16 @@ static void show_summary(const struct cli *cli, const struct stream *stream, con
     message_summary(summary);
 }
 
-/* Signals have two names: sigabbrev_np leaves out SIG. */
-static int interrupted(const struct cli *cli, const struct stream *stream)
+int run_interrupted(const struct cli *cli, const struct stream *stream)
 {
     char summary[64];
 
-    snprintf(summary, sizeof summary, "killed: hotcell was ended by SIG%s", sigabbrev_np(interrupt_caught()));
+    snprintf(summary, sizeof summary, "killed: hotcell was ended by %s", hc_signal_name(interrupt_caught()));
     show_summary(cli, stream, summary);
     return 128 + interrupt_caught();
 }
 
-static int cannot_write(const struct cli *cli, const struct stream *stream)
+int run_cannot_write(const struct cli *cli, const struct stream *stream)
 {
     struct hc_err err = {0};
 
@@ -154,12 +148,11 @@ static int cannot_write(const struct cli *cli, const struct stream *stream)
     return message_error(cli, &err);
 }
 
-static int report(const struct cli *cli, const struct run_line *line, const hc_result *result, struct stream *stream)
+int run_report(const struct cli *cli, const struct run_line *line, const struct run_outcome *outcome,
+               struct stream *stream)
 {
-    int code = hc_result_exit_code(result);
-
     if (cli->json) {
-        const char *text = hc_result_json(result, isatty(STDOUT_FILENO));
+        const char *text = outcome->json(outcome->data, isatty(STDOUT_FILENO));
         if (!text)
             return message_no_memory(cli);
         stream_output(stream, STDOUT_FILENO, text, strlen(text));
@@ -167,15 +160,39 @@ static int report(const struct cli *cli, const struct run_line *line, const hc_r
             stream_output(stream, STDOUT_FILENO, "\n", 1);
     }
     if (stream->status && stream->status != -EINTR)
-        return cannot_write(cli, stream);
+        return run_cannot_write(cli, stream);
     if (interrupt_caught())
-        return interrupted(cli, stream);
-    show_summary(cli, stream, hc_result_summary(result));
+        return run_interrupted(cli, stream);
+    show_summary(cli, stream, outcome->summary);
     if (cli->verbose)
-        show_measures(result);
-    if (line->collect_fd >= 0 && collect_write(line->collect_fd, result, line->force, cli->verbose) < 0 && code == 0)
+        cli->full->measures(outcome);
+    if (line->collect_fd >= 0 &&
+        collect_write(line->collect_fd, outcome->files, outcome->file_count, line->force, cli->verbose) < 0 &&
+        outcome->exit_code == 0)
         return EXIT_OURS;
-    return code;
+    return outcome->exit_code;
+}
+
+static int report_result(const struct cli *cli, const struct run_line *line, const hc_result *result,
+                         struct stream *stream)
+{
+    size_t count = line->collect_fd >= 0 ? hc_result_file_count(result) : 0;
+    hc_cleanup_free struct run_file *files = count > 0 ? calloc(count, sizeof *files) : NULL;
+
+    if (count > 0 && !files)
+        return message_no_memory(cli);
+    for (size_t i = 0; i < count; i++) {
+        files[i].path = hc_result_file(result, i, &files[i].content, &files[i].length);
+        files[i].type = hc_result_file_type(result, i);
+    }
+    struct run_outcome outcome = {.exit_code = hc_result_exit_code(result),
+                                  .summary = hc_result_summary(result),
+                                  .files = files,
+                                  .file_count = count,
+                                  .alone = line->alone,
+                                  .data = result,
+                                  .json = cli->full ? cli->full->result : NULL};
+    return run_report(cli, line, &outcome, stream);
 }
 
 /* Everything is in place: the engine, the cell, the program, and its end. */
@@ -191,7 +208,7 @@ static int execute(const struct cli *cli, const struct run_line *line, const hc_
         hc_request_on_output(request, stream_output, &stream);
     interrupt_begin();
     if (hc_engine_open(config, &engine, &error) < 0)
-        return interrupt_caught() ? interrupted(cli, &stream) : message_library(cli, error);
+        return interrupt_caught() ? run_interrupted(cli, &stream) : message_library(cli, error);
     interrupt_target(engine);
     hc_engine_single(engine);
     if (!interrupt_caught())
@@ -200,11 +217,11 @@ static int execute(const struct cli *cli, const struct run_line *line, const hc_
     hc_engine_close(engine);
 
     if (status == 0)
-        code = report(cli, line, result, &stream);
+        code = report_result(cli, line, result, &stream);
     else if (stream.status && stream.status != -EINTR)
-        code = cannot_write(cli, &stream);
+        code = run_cannot_write(cli, &stream);
     else if (interrupt_caught())
-        code = interrupted(cli, &stream);
+        code = run_interrupted(cli, &stream);
     else
         return message_library(cli, error);
     hc_error_free(error);
@@ -222,28 +239,56 @@ static int open_folder(const struct cli *cli, struct run_line *line, struct hc_e
     return line->collect_fd < 0 ? line->collect_fd : 0;
 }
 
-static int prepare_and_execute(const struct cli *cli, struct run_line *line)
+static int execute_on_server(const struct cli *cli, struct run_line *line, hc_request *request)
+{
+    struct remote_place place = {0};
+    struct hc_err err = {0};
+
+    if (server_find(cli, &place.server, &err) < 0)
+        return message_error(cli, &err);
+    return remote_run(cli, line, request, &place);
+}
+
+/* Where: on the server that was named, on one of this machine, or without any. */
+static int execute_somewhere(const struct cli *cli, struct run_line *line, hc_request *request)
 {
     hc_config *config = NULL;
     hc_error *error = NULL;
-    struct hc_err err = {0};
 
+    if (cli->server)
+        return execute_on_server(cli, line, request);
     if (hc_config_load(line->config, &config, &error) < 0)
         return message_library(cli, error);
+    int code = local_run(cli, line, config, request, line->alone, sizeof line->alone);
+    if (code == REMOTE_DECLINED)
+        code = execute(cli, line, config, request);
+    hc_config_free(config);
+    return code;
+}
+
+static int prepare_and_execute(const struct cli *cli, struct run_line *line)
+{
+    struct hc_err err = {0};
+
     hc_request *request = hc_request_new();
-    int status = request ? request_build(line, request, &err) : hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    int status =
+        request ? request_build(cli, line, request, &err) : hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (status == 0)
         status = open_folder(cli, line, &err);
-    int code = status < 0 ? message_error(cli, &err) : execute(cli, line, config, request);
+    int code = status < 0 ? message_error(cli, &err) : execute_somewhere(cli, line, request);
     hc_request_free(request);
-    hc_config_free(config);
     return code;
 }
 
 static int run_run(struct cli *cli, int argc, char **argv)
 {
-    struct run_line line = {
-        .table = verb_run.options, .argc = argc, .argv = argv, .operand = argc, .stdin_fd = -1, .collect_fd = -1};
+    struct run_line line = {.table = verb_run.options,
+                            .argc = argc,
+                            .argv = argv,
+                            .operand = argc,
+                            .stdin_fd = -1,
+                            .input_fd = -1,
+                            .collect_fd = -1};
     struct hc_err err = {0};
 
     int go_on = read_line(cli, &line, &err);
@@ -253,6 +298,10 @@ static int run_run(struct cli *cli, int argc, char **argv)
     }
     if (go_on < 0)
         return message_error(cli, &err);
+    if (cli->server && !cli->client && !url_is_local(cli->server))
+        return cli_handover(cli, PROGRAM_CLIENT);
+    if ((cli->json || cli->verbose || line.request) && !cli->full)
+        return cli_handover(cli, PROGRAM_FULL);
     int code = prepare_and_execute(cli, &line);
     hc_close(line.stdin_fd);
     hc_close(line.collect_fd);
@@ -312,7 +361,12 @@ static const struct option OPTIONS[] = {
     {RUN_VERBOSE, 'v', "verbose", NULL, false, NULL, "say what it used, and which files were written"},
 
     {OPTION_HEADING, 0, NULL, NULL, false, NULL, "Others"},
+    {RUN_LOCAL, 0, "local", NULL, false, NULL,
+     "start a cell for this run, also where a server runs on this machine that has one ready"},
     OPTION_ROW_CONFIG,
+    OPTION_ROW_SERVER,
+    OPTION_ROW_CA,
+    OPTION_ROW_KEY_FILE,
     OPTION_ROW_HELP,
     {0},
 };
@@ -328,6 +382,7 @@ static const struct example EXAMPLES[] = {
     {"hotcell run --collect 'out/*.png' --collect-to results job.py", "files come back"},
     {"hotcell run --json -c 'print(42)' | jq .usage", "the whole result"},
     {"hotcell run --file . -- make test", "a command, in a copy of this folder"},
+    {"hotcell --server http://127.0.0.1:7600 run job.py", "on a server, just so"},
     {"hotcell run --read-only=false -l bash -c 'touch /usr/x'", "a root it may write to, which is thrown away"},
     {0},
 };
@@ -340,8 +395,12 @@ const struct verb verb_run = {
                "of the languages ('-': from stdin); what follows -- is a command; with -c, --entry, --shell or "
                "--request the operands are all arguments. Options end at the first operand. Output is live, stdin "
                "passes through, and the exit code is the program's; 124 after a timeout, 125 when hotcell itself "
-               "failed, 126 and 127 as in a shell, 128 plus the signal that ended it.",
+               "failed, 126 and 127 as in a shell, 128 plus the signal that ended it.\n\n"
+               "Where a server of yours or of root's runs on this machine, it runs the program, in a cell that it has "
+               "ready; nothing else is different. --local, --config and --mount do without it, and so does a run that "
+               "it refuses. -v says who ran it.",
     .options = OPTIONS,
     .examples = EXAMPLES,
+    .remote = true,
     .run = run_run,
 };

@@ -7,6 +7,8 @@
 
 #include "base/err.h"
 #include "cli/options.h"
+#include "cli/stream.h"
+#include "cli/verbs.h"
 #include "hotcell.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +24,7 @@ enum run_option {
     RUN_FILE,
     RUN_MOUNT,
     RUN_STDIN,
+    RUN_LOCAL,
     RUN_READ_ONLY,
     RUN_ALLOW_WEAK,
     RUN_COLLECT,
@@ -38,15 +41,43 @@ struct run_line {
     char **argv;
     const char *code, *shell, *entry, *language, *request;
     const char *config, *stdin_path, *collect_to;
-    bool collect, force, allow_weak;
-    bool command;   /* the operands are a command */
-    int operand;    /* index of the first one; argc when there is none */
-    int stdin_fd;   /* what was opened for --stdin, or -1 */
-    int collect_fd; /* the folder that collected files go to, or -1 */
+    bool collect, force, allow_weak, local;
+    bool mounts;     /* there is a --mount */
+    bool command;    /* the operands are a command */
+    char alone[448]; /* why no server of this machine runs it */
+    int operand;     /* index of the first one; argc when there is none */
+    int stdin_fd;    /* what was opened for --stdin, or -1 */
+    int input_fd;    /* what the program reads: stdin_fd, hotcell's own stdin, or -1 for nothing; not owned */
+    int collect_fd;  /* the folder that collected files go to, or -1 */
 };
 
+/* A collected file. */
+struct run_file {
+    const char *path, *type; /* "file", "symlink", "truncated" */
+    const char *content;
+    size_t length;
+};
+
+/* What came of a run, here or on a server. Everything is borrowed from whoever made it. */
+struct run_outcome {
+    int exit_code;
+    const char *summary; /* one line, "" for plain success */
+    const struct run_file *files;
+    size_t file_count;
+    const char *server; /* that ran it; NULL: this program */
+    const char *alone;  /* without one: why, or NULL */
+    const void *data;
+    const char *(*json)(const void *data, bool pretty); /* the result; NULL: out of memory */
+};
+
+/* run.c: what both ways to run have in common. Each returns the exit code. */
+int run_report(const struct cli *cli, const struct run_line *line, const struct run_outcome *outcome,
+               struct stream *stream);
+int run_interrupted(const struct cli *cli, const struct stream *stream);
+int run_cannot_write(const struct cli *cli, const struct stream *stream);
+
 /* request.c: everything the line asks for, put into the request. */
-int request_build(struct run_line *line, hc_request *request, struct hc_err *err);
+int request_build(const struct cli *cli, struct run_line *line, hc_request *request, struct hc_err *err);
 
 /* files.c */
 /* --file PATH[:NAME]; a folder is taken with all that is in it. */
@@ -65,6 +96,6 @@ int collect_open(const char *folder, struct hc_err *err);
 int collect_file(int root, const char *path, const char *content, size_t length, bool force);
 /* Write every collected file below the folder. Each that cannot be written gets a message; the first's -errno is
  * returned. */
-int collect_write(int folder, const hc_result *result, bool force, bool verbose);
+int collect_write(int folder, const struct run_file *files, size_t count, bool force, bool verbose);
 
 #endif
