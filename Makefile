@@ -6,6 +6,8 @@ DESTDIR ?=
 JOBS ?= $(shell nproc)
 WERROR ?= true
 FUZZ_SECONDS ?= 60
+SOAK_RUNS ?= 100000
+ARGS ?=
 PYTHON := /usr/bin/python3
 
 # Every C file that is ours, for the checks.
@@ -13,16 +15,20 @@ C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
 FUZZ_TARGETS = $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all help test test-v2 install bench fuzz format lint lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck \
-	clean build build-asan deps deps-test
+.PHONY: all help serve test test-v2 soak install bench bench-trace fuzz format lint lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck \
+	clean build build-asan deps deps-serve deps-soak deps-test
 
 all: deps build ## Build build/hotcell and everything beside it. Missing build packages are installed first.
 
 help: ## Print this table.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "  Variables: PREFIX ($(PREFIX)), DESTDIR, JOBS ($(JOBS)), WERROR ($(WERROR)), FUZZ_SECONDS ($(FUZZ_SECONDS)),"
-	@echo "  and TESTS, which names the sections for make test (tools/run-tests --list prints them)."
+	@echo "  Variables: PREFIX ($(PREFIX)), DESTDIR, JOBS ($(JOBS)), WERROR ($(WERROR)), FUZZ_SECONDS ($(FUZZ_SECONDS)), SOAK_RUNS ($(SOAK_RUNS)),"
+	@echo "  ARGS for make serve (options of hotcell serve, such as ARGS=\"--listen 127.0.0.1:7700\") and make bench (such as"
+	@echo "  ARGS=\"warm --quick\"), and TESTS, which names the sections for make test (tools/run-tests --list prints them)."
+
+serve: deps-serve build ## Start a server in the foreground on 127.0.0.1:7600 and 127.0.0.1:6000, and say how to call it. ARGS are passed on.
+	@tools/serve build/hotcell $(ARGS)
 
 test: deps-test build ## Run every test and check, section by section. The last line counts them. Installs what tests need.
 	@tools/run-tests $(TESTS)
@@ -30,15 +36,22 @@ test: deps-test build ## Run every test and check, section by section. The last 
 test-v2: deps-test build ## Run the whole test suite in virtual machines: cgroup v2, v1, hybrid, none, and others.
 	@tests/vm/run --full
 
-install: all ## Install program, library, header, languages, man page and completions below PREFIX (and DESTDIR).
+soak: deps-soak build ## SOAK_RUNS runs against a private server, with faults injected; nothing may leak or grow. Takes a while.
+	@$(PYTHON) tests/soak/soak.py --program build/hotcell --runs $(SOAK_RUNS)
+
+install: all ## Install programs, library, header, languages, man page, completions and systemd units below PREFIX (and DESTDIR).
 	@meson configure build -Dprefix=$(PREFIX) -Dlibdir=lib
 	@ninja -C build -j $(JOBS)
 	@DESTDIR=$(DESTDIR) meson install -C build --no-rebuild --quiet
 	@echo "Installed below $(DESTDIR)$(PREFIX)."
 
-bench: all ## Compare hotcell with bubblewrap, runc and docker. One table, and one JSON file in bench/out/.
+bench: all ## Compare hotcell with bubblewrap, runc, docker and bare programs. One table, and one JSON file in bench/out/. ARGS are passed on.
 	@tools/deps bench
-	@$(PYTHON) bench/run.py
+	@$(PYTHON) bench/run.py $(ARGS)
+
+bench-trace: all ## Show where the time of a warm run goes, step by step. Needs root and perf.
+	@tools/deps bench
+	@$(PYTHON) bench/run.py --trace-warm $(ARGS)
 
 fuzz: deps-test ## Fuzz each parser for FUZZ_SECONDS with libFuzzer and ASan. New inputs are kept in build-fuzz/corpus/.
 	@test -f build-fuzz/build.ninja || CC=clang meson setup build-fuzz -Dfuzz=true -Db_lundef=false \
@@ -50,6 +63,8 @@ fuzz: deps-test ## Fuzz each parser for FUZZ_SECONDS with libFuzzer and ASan. Ne
 		build-fuzz/tests/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1 \
 			-artifact_prefix=build-fuzz/$$target- build-fuzz/corpus/$$target tests/fuzz/corpus/$$target || exit 1; \
 	done
+	@echo "== compare unwrap with Python for $(FUZZ_SECONDS) s"
+	@$(PYTHON) tests/fuzz/differential_unwrap.py build-fuzz/tests/fuzz/unwrap_print --seconds $(FUZZ_SECONDS)
 
 format: ## Put the C files into the style of .clang-format.
 	@clang-format -i $(C_FILES)
@@ -64,6 +79,12 @@ clean: ## Remove the build trees.
 
 deps:
 	@tools/deps build
+
+deps-serve: deps
+	@tools/deps libraries
+
+deps-soak:
+	@tools/deps soak
 
 deps-test:
 	@tools/deps test

@@ -1,41 +1,83 @@
 # bash completion for hotcell
 
+_hotcell_verbs='run serve languages doctor config history show cancel stats key audit version help'
+
+# The verbs other than run and help: options may stand anywhere.
+_hotcell_other()
+{
+    local options= words= server='--server --ca --key-file'
+    case $1 in
+    serve) options='-l --listen --state --workspace --concurrent --allow-weak --check --config --json' ;;
+    languages) options="--json --names --config $server" ;;
+    doctor | config) options='--json --config' ;;
+    history) options="--limit -l --language --status --before --json --state --config $server" ;;
+    show) options="--report --json --state --config $server" ;;
+    cancel | stats) options="--json --state --config $server" ;;
+    key)
+        options='--runs-per-minute --concurrent --cpu-seconds-per-day --no-compile-cache --json --state --config'
+        ((COMP_CWORD == index + 1)) && words='create list revoke'
+        ;;
+    audit)
+        options='--event --limit --json --state --config'
+        ((COMP_CWORD == index + 1)) && words='verify list'
+        ;;
+    version) options='--json' ;;
+    esac
+    case $prev in
+    --config | --ca | --key-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+    --state | --workspace) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    -l | --language)
+        [[ $1 == history ]] && mapfile -t COMPREPLY < <(compgen -W "$(hotcell languages --names 2>/dev/null)" -- "$cur")
+        ;;
+    --status)
+        mapfile -t COMPREPLY < <(compgen -W 'queued running completed error compile_error timeout oom output_limit pids_limit
+            killed internal' -- "$cur")
+        ;;
+    --event)
+        mapfile -t COMPREPLY < <(compgen -W 'mount_denied request_refused unauthorized limit_hit key_created key_revoked
+            blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded' -- "$cur")
+        ;;
+    --server | --listen | --limit | --before | --concurrent | --runs-per-minute | --cpu-seconds-per-day) ;;
+    *) mapfile -t COMPREPLY < <(compgen -W "$words $options -h --help" -- "$cur") ;;
+    esac
+}
+
 _hotcell()
 {
     local cur prev verb word index options values
     cur=${COMP_WORDS[COMP_CWORD]}
     prev=${COMP_WORDS[COMP_CWORD - 1]}
-    verb=${COMP_WORDS[1]}
     COMPREPLY=()
 
-    if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'run languages doctor config version help --help --version' -- "$cur")
+    # A server may be named before the verb.
+    index=1
+    while ((index < COMP_CWORD)) && [[ ${COMP_WORDS[index]} == --server || ${COMP_WORDS[index]} == --ca ||
+        ${COMP_WORDS[index]} == --key-file ]]; do
+        index=$((index + 2))
+    done
+    if ((COMP_CWORD < index)); then
+        [[ $prev != --server ]] && mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
     fi
+    if ((COMP_CWORD == index)); then
+        mapfile -t COMPREPLY < <(compgen -W "$_hotcell_verbs --help --version --server --ca --key-file" -- "$cur")
+        return
+    fi
+    verb=${COMP_WORDS[index]}
     case $verb in
     run) ;;
     help)
-        mapfile -t COMPREPLY < <(compgen -W 'run languages doctor config version help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "$_hotcell_verbs" -- "$cur")
         return
         ;;
     *)
-        options='--help'
-        case $verb in
-        languages) options='--json --names --config --help' ;;
-        doctor | config) options='--json --config --help' ;;
-        version) options='--json --help' ;;
-        esac
-        if [[ $prev == --config ]]; then
-            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-        else
-            mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
-        fi
+        _hotcell_other "$verb"
         return
         ;;
     esac
 
     # Options end at the first operand; after it, and after --, there are only files and words.
-    index=2
+    index=$((index + 1))
     while ((index < COMP_CWORD)); do
         word=${COMP_WORDS[index]}
         case $word in
@@ -49,7 +91,7 @@ _hotcell()
             ;;
         -c | -l | --code | --language | --entry | --shell | --request | --timeout | --cpu-time | --memory | --swap | \
             --cpus | --cpu-shares | --pids | --output | --disk | --inodes | --files-open | --env | --file | --mount | \
-            --stdin | --network | --image | --collect | --collect-to | --config)
+            --stdin | --network | --image | --collect | --collect-to | --config | --server | --ca | --key-file)
             index=$((index + 2))
             ;;
         -*) index=$((index + 1)) ;;
@@ -74,7 +116,7 @@ _hotcell()
     --pids) values='20 100 500' ;;
     --network) values='none' ;;
     --image) values='host' ;;
-    --cpu-shares | --inodes | --files-open | -c | --code | --shell | --entry | --collect) return ;;
+    --cpu-shares | --inodes | --files-open | -c | --code | --shell | --entry | --collect | --server) return ;;
     --env)
         mapfile -t COMPREPLY < <(compgen -v -- "$cur")
         return
@@ -83,7 +125,7 @@ _hotcell()
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return
         ;;
-    --file | --stdin | --request | --config)
+    --file | --stdin | --request | --config | --ca | --key-file)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
@@ -96,7 +138,7 @@ _hotcell()
         options='-c --code -l --language --entry --shell --request --timeout --cpu-time --memory --swap --cpus
             --cpu-shares --pids --output --disk --inodes --files-open --env --file --mount --stdin --read-only
             --read-only=false --network --image --allow-weak --collect --collect-to --force --json -q --quiet
-            -v --verbose --config -h --help'
+            -v --verbose --local --config --server --ca --key-file -h --help'
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
         return
     fi

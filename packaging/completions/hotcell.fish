@@ -2,20 +2,54 @@
 
 complete -c hotcell -f
 
-set -l verbs run languages doctor config version help
+set -l verbs run serve languages doctor config history show cancel stats key audit version help
 
 complete -c hotcell -n __fish_use_subcommand -a run -d 'run code or a command in a fresh cell'
+complete -c hotcell -n __fish_use_subcommand -a serve -d 'serve runs by HTTP'
 complete -c hotcell -n __fish_use_subcommand -a languages -d 'list the languages'
 complete -c hotcell -n __fish_use_subcommand -a doctor -d 'check what this machine enforces'
 complete -c hotcell -n __fish_use_subcommand -a config -d 'show the configuration in force'
+complete -c hotcell -n __fish_use_subcommand -a history -d 'list the runs of a server'
+complete -c hotcell -n __fish_use_subcommand -a show -d 'show one run of a server'
+complete -c hotcell -n __fish_use_subcommand -a cancel -d 'end a run of a server'
+complete -c hotcell -n __fish_use_subcommand -a stats -d 'count what a server has run'
+complete -c hotcell -n __fish_use_subcommand -a key -d 'make, list and revoke the keys of a server'
+complete -c hotcell -n __fish_use_subcommand -a audit -d 'check and read the audit log of a server'
 complete -c hotcell -n __fish_use_subcommand -a version -d 'print the version'
 complete -c hotcell -n __fish_use_subcommand -a help -d 'explain a verb and its options'
 complete -c hotcell -n '__fish_seen_subcommand_from help' -a "$verbs"
 
-complete -c hotcell -n '__fish_seen_subcommand_from run languages doctor config version' -l help -s h -d 'show the help'
-complete -c hotcell -n '__fish_seen_subcommand_from run languages doctor config version' -l json -d 'as JSON'
-complete -c hotcell -n '__fish_seen_subcommand_from run languages doctor config' -l config -r -F -d 'a configuration file'
+complete -c hotcell -n "__fish_seen_subcommand_from $verbs" -l help -s h -d 'show the help'
+complete -c hotcell -n "__fish_seen_subcommand_from $verbs" -l json -d 'as JSON'
+complete -c hotcell -n "__fish_seen_subcommand_from $verbs" -l config -r -F -d 'a configuration file'
 complete -c hotcell -n '__fish_seen_subcommand_from languages' -l names -d 'the names alone'
+
+set -l remote '__fish_use_subcommand; or __fish_seen_subcommand_from run languages history show cancel stats'
+complete -c hotcell -n $remote -l server -x -d 'do it on this server'
+complete -c hotcell -n $remote -l ca -r -F -d 'with https, trust the certificates in this file alone'
+complete -c hotcell -n $remote -l key-file -r -F -d 'take the key of the server from this file'
+complete -c hotcell -n '__fish_seen_subcommand_from serve history show cancel stats key audit' -l state -r -F \
+    -d 'the state folder of the server'
+
+complete -c hotcell -n '__fish_seen_subcommand_from serve' -s l -l listen -x -d 'listen here and nowhere else'
+complete -c hotcell -n '__fish_seen_subcommand_from serve' -l workspace -r -F -d 'what POST /execute keeps'
+complete -c hotcell -n '__fish_seen_subcommand_from serve key' -l concurrent -x -d 'runs at one time'
+complete -c hotcell -n '__fish_seen_subcommand_from serve' -l allow-weak -d 'serve where not every layer is enforced'
+complete -c hotcell -n '__fish_seen_subcommand_from serve' -l check -d 'check the configuration, start nothing'
+complete -c hotcell -n '__fish_seen_subcommand_from history audit' -l limit -x -d 'at most so many'
+complete -c hotcell -n '__fish_seen_subcommand_from history' -s l -l language -x -a '(hotcell languages --names 2>/dev/null)' \
+    -d 'only runs in this language'
+complete -c hotcell -n '__fish_seen_subcommand_from history' -l status -x -d 'only runs that ended so' \
+    -a 'queued running completed error compile_error timeout oom output_limit pids_limit killed internal'
+complete -c hotcell -n '__fish_seen_subcommand_from history' -l before -x -d 'only runs older than this one'
+complete -c hotcell -n '__fish_seen_subcommand_from show' -l report -d 'everything that helps to find a fault'
+complete -c hotcell -n '__fish_seen_subcommand_from key' -a 'create list revoke'
+complete -c hotcell -n '__fish_seen_subcommand_from key' -l runs-per-minute -x -d 'runs that may begin in a minute'
+complete -c hotcell -n '__fish_seen_subcommand_from key' -l cpu-seconds-per-day -x -d 'CPU time in a day'
+complete -c hotcell -n '__fish_seen_subcommand_from key' -l no-compile-cache -d 'keep nothing that its runs compile'
+complete -c hotcell -n '__fish_seen_subcommand_from audit' -a 'verify list'
+complete -c hotcell -n '__fish_seen_subcommand_from audit' -l event -x -d 'only such events' \
+    -a 'mount_denied request_refused unauthorized limit_hit key_created key_revoked blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded'
 
 function __hotcell_run
     complete -c hotcell -n '__fish_seen_subcommand_from run' $argv
@@ -51,5 +85,6 @@ __hotcell_run -l collect-to -r -F -d 'write them below this folder'
 __hotcell_run -l force -d 'let them replace files that exist'
 __hotcell_run -s q -l quiet -d 'say nothing about how it ended'
 __hotcell_run -s v -l verbose -d 'say what it used'
+__hotcell_run -l local -d 'start a cell for this run, also where a server has one ready'
 
 functions -e __hotcell_run
