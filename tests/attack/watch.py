@@ -18,6 +18,7 @@ import time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 16384, 1 << 18
 
 
 def digest(path):
@@ -56,9 +57,24 @@ def command(pid):
         return "[%d]" % pid
 
 
+def is_a_servers(pid):
+    """Whether it is a process of a server, or an interpreter that waits there: a guest's has the name of its attack program."""
+    try:
+        with open("/proc/%d/comm" % pid) as file:
+            return file.read().startswith(("hotcell", "python3", "node", "sh\n"))
+    except OSError:
+        return True
+
+
+def own_mounts():
+    """A mount namespace of our own: what others mount meanwhile is not hotcell's, and what hotcell leaves is ours to see."""
+    if LIBC.unshare(CLONE_NEWNS) < 0 or LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) < 0:
+        raise OSError(ctypes.get_errno(), "no mount namespace of our own")
+
+
 def mounts():
     with open("/proc/self/mountinfo") as file:
-        return {" ".join(line.split()[2:5]) for line in file if "/docker/" not in line and "/containerd/" not in line}
+        return {" ".join(line.split()[2:5]) for line in file}
 
 
 class Groups:
@@ -133,6 +149,7 @@ def unlocked(path):
 class Watch:
     def __init__(self, folder, binaries):
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        own_mounts()
         self.token = "SECRET-" + secrets.token_hex(16)
         self.outputs = []
         self.folder = folder
@@ -154,6 +171,7 @@ class Watch:
         self.before_mounts = mounts()
         self.baseline = descendants(os.getpid())
         self.tolerated = set()
+        self.serving = False  # a server is there meanwhile, with what it has ready: warm.py
 
     @staticmethod
     def _stat(path):
@@ -214,7 +232,8 @@ class Watch:
     # ---- afterwards ----
 
     def leftovers(self):
-        return descendants(os.getpid()) - self.baseline - self.tolerated
+        left = descendants(os.getpid()) - self.baseline - self.tolerated
+        return {pid for pid in left if not is_a_servers(pid)} if self.serving else left
 
     def settle(self, seconds=2.0):
         """Wait for the counts to be back at the baseline. Returns what is still over, as sentences."""
@@ -224,7 +243,7 @@ class Watch:
             left = self.leftovers()
             if left:
                 faults.append("processes left: " + ", ".join(command(pid) for pid in sorted(left)[:4]))
-            groups = self.groups.left()
+            groups = [] if self.serving else self.groups.left()
             if groups:
                 faults.append("control groups left: " + ", ".join(groups[:3]))
             more = mounts() - self.before_mounts

@@ -57,7 +57,7 @@ static void check_request(const struct request *request)
         check_limits(&request->tests[i].limits);
     if (request->metadata) { /* what was written can be read again */
         struct request *again = request_new();
-        check(again && request_set(again, "metadata", request->metadata, NULL) == 0);
+        check(again && request_set_metadata(again, request->metadata, strlen(request->metadata), NULL) == 0);
         check(strcmp(again->metadata, request->metadata) == 0);
         request_free(again);
     }

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import time
 
@@ -20,7 +21,16 @@ SLOW = float(os.environ.get("HOTCELL_SLOW", "1"))
 PR_SET_CHILD_SUBREAPER = 36
 
 
+# A server that happens to run on this machine is no part of a test: test_local_server.py starts its own and turns this around.
+os.environ["HOTCELL_CLIENT_LOCAL_SERVER"] = "false"
+
+
+def stopped(*_):
+    raise KeyboardInterrupt  # which pytest ends by the fixtures' own clearing up
+
+
 def pytest_configure(config):
+    signal.signal(signal.SIGTERM, stopped)
     config.addinivalue_line("markers", "essential: part of the short form that runs in a virtual machine")
 
 

@@ -445,7 +445,7 @@ def test_json_of_a_failure_has_the_exit_code_of_the_program():
 
 def test_verbose_says_what_was_used():
     done = hotcell("-v", "-c", "print(42)")
-    assert re.fullmatch(rb"hotcell: completed in [\d.]+ ms: [\d.]+ ms of CPU, at most [\d.]+ [KM]iB of memory, isolation \w+\n",
+    assert re.fullmatch(rb"(hotcell: a cold start, without a server: .*\n)?hotcell: completed in [\d.]+ ms: [\d.]+ ms of CPU, at most [\d.]+ [KM]iB of memory, isolation \w+\n",
                         done.stderr), done
 
 
@@ -550,3 +550,47 @@ def test_example_program_runs_the_same_cell():
 
 if __name__ == "__main__":
     sys.exit(pytest.main([__file__, *sys.argv[1:]]))
+
+
+@pytest.fixture
+def lone_programs(tmp_path):
+    """What `hotcell run` needs, without the programs that it becomes."""
+    folder = pathlib.Path(HOTCELL).parent
+    if not (folder / "hotcell-full").exists():
+        pytest.skip("hotcell and hotcell-full are one program in this build")
+    for name in ("hotcell", "hotcell-warden", "hotcell-init"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["config", "--json"], ["run", "--json", "--", "true"], ["run", "-v", "--", "true"], ["serve", "--check"]])
+def test_a_missing_part_is_named_with_the_remedy(lone_programs, words):
+    done = subprocess.run([lone_programs / "hotcell", *words], capture_output=True, timeout=60 * SLOW, check=False, text=True)
+    said = done.stdout if words[:2] == ["run", "--json"] else done.stderr
+    assert done.returncode == 125 and "cannot start hotcell-full" in said and "HOTCELL_LIBEXEC" in said, done
+
+
+def test_a_run_needs_no_other_part_than_the_warden_and_init(lone_programs):
+    done = subprocess.run([lone_programs / "hotcell", "run", *WEAK, "--", "echo", "hello"], capture_output=True, timeout=60 * SLOW, check=False)
+    assert_prints(done, b"hello\n")
+
+
+@pytest.mark.parametrize("words", [["version"], ["help"], ["help", "serve"], ["run", "--help"], ["help", "history"]])
+def test_help_needs_no_other_part(lone_programs, words):
+    done = subprocess.run([lone_programs / "hotcell", *words], capture_output=True, timeout=60 * SLOW, check=False)
+    assert (done.returncode, done.stderr) == (0, b"") and b"hotcell" in done.stdout, done
+
+
+def test_a_program_that_took_over_is_called_what_was_typed():
+    with subprocess.Popen([HOTCELL, "run", "--json", *WEAK, "--", "sleep", "60"], stdout=subprocess.DEVNULL) as process:
+        try:
+            proc = pathlib.Path(f"/proc/{process.pid}")
+            end = time.monotonic() + 30 * SLOW
+            while not (proc / f"task/{process.pid}/children").read_text() and time.monotonic() < end:
+                time.sleep(0.01)
+            assert (proc / "comm").read_text() == "hotcell\n"
+            command = (proc / "cmdline").read_bytes()
+            assert command.startswith(HOTCELL.encode() + b"\0run\0"), command
+        finally:
+            process.terminate()

@@ -16,7 +16,7 @@ import time
 import pytest
 from cells import HOTCELL, SLOW, SOURCE
 
-VERBS = ["run", "languages", "doctor", "config", "version", "help"]
+VERBS = ["run", "serve", "languages", "doctor", "config", "history", "show", "cancel", "stats", "key", "audit", "version", "help"]
 ENVIRONMENT = {**os.environ, "PATH": os.path.dirname(HOTCELL) + ":" + os.environ["PATH"]}
 
 
@@ -56,7 +56,7 @@ def test_help_lists_every_option_that_the_issue_of_a_run_needs():
     assert set(options_of("run")) >= {
         "-c", "-l", "-q", "-v", "-h", "--timeout", "--cpu-time", "--memory", "--swap", "--cpus", "--cpu-shares", "--pids", "--output",
         "--disk", "--inodes", "--files-open", "--env", "--file", "--mount", "--collect", "--collect-to", "--force", "--json",
-        "--read-only", "--network", "--image", "--stdin", "--entry", "--allow-weak", "--config", "--quiet", "--request", "--shell"}
+        "--read-only", "--network", "--image", "--stdin", "--entry", "--allow-weak", "--config", "--quiet", "--request", "--shell", "--local"}
 
 
 def test_common_words_for_help_and_version():
@@ -157,6 +157,10 @@ def test_bash_completes(tmp_path, monkeypatch):
     assert bash("hotcell", "run", "job.py", "--me") == [], "options end at the first operand"
     assert "--names" in bash("hotcell", "languages", "--")
     assert "true" in bash("hotcell", "run", "--", "tru")
+    assert bash("hotcell", "key", "cr") == ["create"]
+    assert bash("hotcell", "history", "--status", "time") == ["timeout"]
+    assert bash("hotcell", "--server", "http://x:1", "hist") == ["history"]
+    assert "--memory" in bash("hotcell", "--server", "http://x:1", "run", "--mem")
 
 
 def test_fish_completes():
@@ -220,13 +224,18 @@ def test_languages_as_table_names_and_json():
 
 def test_readme_lists_the_languages_that_there_are():
     rows = re.findall(r"^\| (\S+) \| ([^|]+) \| ([^|]+) \| (\S+) \|$", (SOURCE / "README.md").read_text(), re.MULTILINE)
-    listed = {name: (package, set(aliases.split(", "))) for name, aliases, _, package in rows}
+    listed = {name: (package, set(aliases.split(", ")), re.findall(r"(?<!\S)\.\S+", files)) for name, aliases, files, package in rows}
     languages = json.loads(hotcell("languages", "--json").stdout)
     built_in = [language for language in languages if (SOURCE / "languages" / f"{language['name']}.toml").exists()]
     assert len(built_in) >= 15
+    by_file = {}
     for language in built_in:
-        package, aliases = listed[language["name"]]
+        package, aliases, files = listed[language["name"]]
         assert package == language["package"] and aliases <= set(language["aliases"]), language
+        assert all(by_file.setdefault(file, language["name"]) == language["name"] for file in files), "one of two has it, not both"
+        known = re.search(r"^extensions = \[(.*)\]", (SOURCE / "languages" / f"{language['name']}.toml").read_text(), re.MULTILINE)[1]
+        assert all(f'"{file}"' in known for file in files), (files, known)
+        assert by_file.get(language["extension"]) is not None, language
 
 
 def test_missing_language_names_its_package(tmp_path):
@@ -278,6 +287,28 @@ MISTAKES = [
     (["help", "langages"], "langages", "hotcell languages"),
     (["doctor", "--jsn"], "--jsn", "--json"),
     (["doctor", "extra"], "extra", ""),
+    (["histroy"], "histroy", "hotcell history"),
+    (["history", "--statsu", "x"], "--statsu", "--status"),
+    (["history", "--status", "time_out"], "time_out", "timeout"),
+    (["history", "--limit", "0"], "--limit", "1"),
+    (["history", "extra"], "extra", ""),
+    (["show"], "needs the id", "hotcell history"),
+    (["show", "a", "b"], "\"b\"", ""),
+    (["cancel"], "needs the id", "hotcell history"),
+    (["key"], "hotcell key", "key create NAME"),
+    (["key", "crate", "x"], "crate", "hotcell key create"),
+    (["key", "create"], "NAME", ""),
+    (["key", "list", "x"], "\"x\"", ""),
+    (["key", "create", "x", "--concurrent", "many"], "--concurrent", "many"),
+    (["audit", "verfy"], "verfy", "hotcell audit verify"),
+    (["audit"], "hotcell audit", "audit verify"),
+    (["--server", "http://x:1", "doctor"], "--server", "this machine"),
+    (["--server"], "--server needs a value", ""),
+    (["--server", "localhost:7600", "run", "-c", "1"], "localhost:7600", "http://127.0.0.1:7600"),
+    (["run", "--server", "ftp://x", "-c", "1"], "ftp://x", "http://"),
+    (["history", "--server", "http://x:1", "--state", "/tmp"], "--state", "--server"),
+    (["run", "--server", "http://x:1", "--allow-weak", "-c", "1"], "--allow-weak", ""),
+    (["run", "--server", "http://x:1", "--key-file", "no-such-key", "-c", "1"], "no-such-key", ""),
     (["run", "--memry", "64m", "x.py"], "--memry", "--memory"),
     (["run", "-memory", "64m", "x.py"], "-m", "--memory"),
     (["run", "--colect", "x"], "--colect", "--collect"),

@@ -38,6 +38,7 @@ def test_defaults_are_those_of_the_manual(hotcell, machine):
               "limits.disk": "100 MiB", "sandbox.network_enabled": False, "sandbox.read_only": True, "sandbox.image": "host",
               "sandbox.work_dir": "/workspace", "languages.default": "python", "isolation.allow_weak": False, "mounts.allowed_read_paths": []}
     assert {key: rows[key]["value"] for key in wanted} == wanted
+    assert rows.pop("client.local_server")["default"] is True, "which the tests turn off"
     assert {row["origin"] for row in rows.values()} == {"default"}
     assert all(row["value"] == row["default"] and row["summary"] for row in rows.values())
 

@@ -165,7 +165,7 @@ def test_a_compiler_that_takes_too_much_memory_is_stopped_by_its_own_limit(hotce
 def test_go_compiles_only_the_program(hotcell, own_languages):
     """go's own log of what it runs, from a copy of the definition that keeps it: one package is compiled, however much is imported."""
     text = (FOLDER / "go.toml").read_text()
-    text, count = re.subn(r"exec go build (.*)", r"exec go build -x \1 2>/tmp/.hotcell/log", text)
+    text, count = re.subn(r"exec go build (-o .*)", r"exec go build -x \1 2>/tmp/.hotcell/log", text)
     assert count == 1
     env = own_languages("go", text.replace('command = ["{out}"]', 'command = ["/bin/cat", "/tmp/.hotcell/log"]'))
     code = 'package main\nimport ("encoding/json"; "fmt"; "net/http"; "os/user")\n' \

@@ -144,8 +144,9 @@ def tree():
     folder = open_folder()
     (folder / "build").mkdir()
     build = pathlib.Path(cells.HOTCELL).parent
-    for name in ("hotcell", "hotcell-warden", "hotcell-init", *(path.name for path in build.glob("libhotcell.so*") if path.is_file())):
-        shutil.copy2(build / name, folder / "build" / name)
+    for path in (*build.glob("hotcell*"), *build.glob("libhotcell.so*")):
+        if path.is_file():
+            shutil.copy2(path, folder / "build" / path.name)
     shutil.copytree(cells.SOURCE / "languages", folder / "languages")
     subprocess.run(["chmod", "-R", "go+rX", folder], check=True)
     yield folder

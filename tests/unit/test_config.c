@@ -375,6 +375,35 @@ static void test_uids_of_real_users_cannot_be_taken(void **state)
     assert_int_equal(config->uid_base, 100000);
 }
 
+static void test_what_waits_is_within_bounds(void **state)
+{
+    static const struct {
+        const char *key, *value, *reason;
+    } cases[] = {
+        {"POOL_MAX", "1001", "at most 1000"},   {"POOL_MIN", "17", "at most max, which is 16"},
+        {"WARM_FORKS", "0", "expected 1 to"},   {"WARM_AGE", "0", "expected a time"},
+        {"WARM_PRIMED_MIN", "5", "primed_max"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config *config = NULL;
+        struct hc_err err = {0};
+        char name[64];
+        snprintf(name, sizeof name, "HOTCELL_%s", cases[i].key);
+        setenv(name, cases[i].value, 1);
+        assert_true(config_load(NULL, &config, &err) < 0);
+        unsetenv(name);
+        if (!strstr(err.message, cases[i].reason) || !strstr(err.message, name))
+            fail_msg("%s: %s", cases[i].reason, err.message);
+    }
+    struct config *config = NULL;
+    setenv("HOTCELL_POOL_MAX", "0", 1); /* turns it off, whatever the least is */
+    assert_int_equal(config_load(NULL, &config, NULL), 0);
+    unsetenv("HOTCELL_POOL_MAX");
+    assert_int_equal(config->pool.most, 0);
+    config_free(config);
+}
+
 static void test_the_named_file_must_exist_and_be_a_file(void **state)
 {
     struct places *places = *state;
@@ -473,6 +502,7 @@ int main(void)
         CASE(test_setting_one_key_from_text),
         CASE(test_home_is_expanded_in_paths),
         CASE(test_uids_of_real_users_cannot_be_taken),
+        CASE(test_what_waits_is_within_bounds),
         CASE(test_the_named_file_must_exist_and_be_a_file),
         CASE(test_a_standard_file_that_is_a_folder_is_an_error),
         CASE(test_root_refuses_a_file_that_others_can_write),

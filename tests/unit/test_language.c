@@ -387,6 +387,94 @@ static void test_a_stem_is_the_name_without_folder_and_extension(void **state)
     language_free(toy);
 }
 
+/* ---- warm starts ---- */
+
+#define WARM "[warm]\nkind = \"zygote\"\ncommand = [\"/bin/sh\", \"main.toy\"]\n"
+
+static void test_a_warm_table_is_read(void **state)
+{
+    struct language *toy =
+        read_toy(*state, TOY TOY_RUN WARM "entry = \"main.toy\"\ncold_env = [\"TOY*\", \"LANG\"]\n"
+                                          "import = '^use[[:blank:]]+'\n[warm.env]\nTOYPATH = \"{driver}\"\n"
+                                          "[[warm.sets]]\nname = \"one\"\nmodules = [\"a\", \"b\"]\n"
+                                          "[[warm.sets]]\nname = \"two\"\nmodules = [\"c\"]\n");
+    assert_int_equal(toy->warm.kind, LANGUAGE_ZYGOTE);
+    assert_string_equal(toy->warm.run.command.item[1], "main.toy");
+    assert_false(toy->warm.compile.present);
+    assert_string_equal(toy->warm.entry, "main.toy");
+    assert_int_equal(toy->warm.cold_env.count, 2);
+    assert_true(toy->warm.has_import);
+    assert_string_equal(toy->warm.env.item[0], "TOYPATH={driver}");
+    assert_int_equal(toy->warm.set_count, 2);
+    assert_string_equal(toy->warm.sets[0].modules.item[1], "b");
+    assert_string_equal(toy->warm.sets[1].name, "two");
+    language_free(toy);
+    toy = read_toy(*state, TOY TOY_RUN);
+    assert_int_equal(toy->warm.kind, LANGUAGE_COLD);
+    language_free(toy);
+    toy = read_toy(*state, TOY TOY_RUN "[compile]\ncommand = [\"/bin/true\"]\n[warm]\nkind = \"primed\"\n"
+                                       "command = [\"/bin/sh\"]\ncompile = [\"/bin/sh\", \"{driver}/{out}\"]\n");
+    assert_int_equal(toy->warm.kind, LANGUAGE_PRIMED);
+    assert_true(toy->warm.compile.present);
+    language_free(toy);
+}
+
+static void test_mistakes_in_a_warm_table_are_refused_with_file_and_line(void **state)
+{
+    static const char sets[] = "[[warm.sets]]\nname = \"one\"\nmodules = [\"a\"]\n";
+    static const struct {
+        const char *text, *line, *reason;
+        bool sets;
+    } cases[] = {
+        {"[warm]\nkind = \"zygote\"\n", "toy.toml:10:", "\"warm.command\" is missing", false},
+        {"[warm]\nkind = \"hot\"\ncommand = [\"/x\"]\n", "toy.toml:11:", "\"zygote\" or \"primed\"", false},
+        {WARM "compil = []\n", "toy.toml:13:", "unknown key \"compil\" in warm", false},
+        {WARM "compile = []\n", "toy.toml:13:", "must not be empty", false},
+        {WARM "compile = [\"/bin/sh\"]\n", "toy.toml:10:", "\"primed\" alone", false},
+        {"[warm]\nkind = \"primed\"\ncommand = [\"/x\"]\ncompile = [\"/x\"]\n", "toy.toml:10:", "[compile]", false},
+        {"[warm]\nkind = \"zygote\"\ncommand = [\"{out}\"]\n", "toy.toml:12:", "absolute path", false},
+        {"[warm]\nkind = \"zygote\"\ncommand = [\"/x\", \"{entry}\"]\n", "toy.toml:12:", "{driver}", false},
+        {WARM "entry = \"a/b.toy\"\n", "toy.toml:13:", "plain file name", false},
+        {WARM "cold_env = [\"A*B\"]\n", "toy.toml:13:", "prefix that ends in *", false},
+        {WARM "import = '('\n", "toy.toml:13:", "regular expression", true},
+        {WARM "import = '^use[ \\t]'\n", "toy.toml:13:", "[[:blank:]]", true},
+        {WARM "import = 'use'\n", "toy.toml:10:", "need each other", false},
+        {WARM, "toy.toml:10:", "need each other", true},
+        {WARM "[warm.env]\nA = \"{stem}\"\n", "toy.toml:14:", "unknown placeholder", false},
+        {WARM "env = 1\n", "toy.toml:13:", "must be a table", false},
+        {WARM "sets = 1\n", "toy.toml:13:", "[[warm.sets]]", false},
+        {WARM "import = 'x'\n[[warm.sets]]\nname = \"one\"\n", "toy.toml:14:", "\"warm.sets.modules\"", false},
+        {WARM "import = 'x'\n[[warm.sets]]\nname = \"one\"\nmodule = [\"a\"]\n",
+         "toy.toml:16:", "unknown key \"module\"", false},
+        {WARM "import = 'x'\n[[warm.sets]]\nname = \"one\"\nmodules = [\"a b\"]\n", "toy.toml:16:", "module's name",
+         false},
+        {WARM "import = 'x'\n[[warm.sets]]\nname = \"one\"\nmodules = [\"b\"]\n", "toy.toml:18:", "two sets", true},
+        {"[warm]\nkind = \"primed\"\ncommand = [\"/x\"]\nimport = 'x'\n", "toy.toml:10:", "\"zygote\" alone", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s%s%s", TOY TOY_RUN, cases[i].text, cases[i].sets ? sets : "");
+        refuse_toy(*state, text, cases[i].line, cases[i].reason);
+    }
+}
+
+static void test_what_is_started_ahead_is_expanded_without_a_program(void **state)
+{
+    struct language *toy = read_toy(*state, TOY TOY_RUN "[warm]\nkind = \"zygote\"\n"
+                                                        "command = [\"/bin/sh\", \"{driver}/x\", \"{dir}\", "
+                                                        "\"-m{memory}\", \"{cpus}\", \"{out}.log\"]\n");
+    struct limits limits = {.value = {[LIMIT_MEMORY] = 64 << 20, [LIMIT_CPUS] = 1500}};
+    struct words argv = {0};
+    assert_int_equal(language_expand_warm(toy, &toy->warm.run.command, "/work", &limits, &argv, NULL), 0);
+    static const char *const expected[] = {"/bin/sh", "/.hotcell/warm/toy/x", "/work", "-m64",
+                                           "2",       LANGUAGE_OUT ".log"};
+    assert_int_equal(argv.count, sizeof expected / sizeof *expected);
+    for (size_t i = 0; i < argv.count; i++)
+        assert_string_equal(argv.item[i], expected[i]);
+    words_release(&argv);
+    language_free(toy);
+}
+
 int main(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], FIND_TOY) == 0)
@@ -410,6 +498,9 @@ int main(int count, char **arguments)
         TEST(test_the_build_tree_finds_its_own_languages),
         TEST(test_placeholders_are_filled),
         TEST(test_a_stem_is_the_name_without_folder_and_extension),
+        TEST(test_a_warm_table_is_read),
+        TEST(test_mistakes_in_a_warm_table_are_refused_with_file_and_line),
+        TEST(test_what_is_started_ahead_is_expanded_without_a_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

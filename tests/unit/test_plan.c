@@ -123,6 +123,19 @@ static void test_code_gets_its_languages_file_and_may_not_clash_with_another(voi
     assert_true(fixture->plan.files >= 0);
 }
 
+static void test_code_that_is_put_apart_is_named_by_its_whole_path(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->request->code_apart = true;
+    request_set(fixture->request, "language", "python", NULL);
+    request_set(fixture->request, "code", "print(1)", NULL);
+    assert_int_equal(make(fixture), 0);
+    const struct words *argv = &fixture->plan.stages[0].argv;
+    assert_string_equal(argv->item[argv->count - 1], PLAN_APART "main.py");
+    assert_string_equal(fixture->plan.cell.work_dir, "/workspace");
+    assert_true(fixture->plan.files >= 0);
+}
+
 static void test_a_compiled_language_has_a_compile_stage_with_limits_of_its_own(void **state)
 {
     struct fixture *fixture = *state;
@@ -193,6 +206,45 @@ static void test_a_mount_that_no_list_allows_is_refused(void **state)
     assert_int_equal(fixture->plan.cell.mount_count, 0);
 }
 
+static void load(struct fixture *fixture, const char *json)
+{
+    assert_int_equal(request_from_json(fixture->request, json, strlen(json), NULL), 0);
+}
+
+static void test_tests_take_the_place_of_the_program_each_with_its_own_words_and_limits(void **state)
+{
+    struct fixture *fixture = *state;
+    load(fixture, "{\"command\":[\"x\"],\"args\":[\"a\"],\"stdin\":\"in\",\"limits\":{\"pids\":7},"
+                  "\"stages\":[{\"command\":[\"make\"],\"pids\":9,\"disk\":\"300m\"}],"
+                  "\"tests\":[{},{\"name\":\"n\",\"args\":[],\"stdin\":\"\",\"expect_stdout\":\"\","
+                  "\"limits\":{\"pids\":3}}]}");
+    assert_int_equal(make(fixture), 0);
+    const struct plan *plan = &fixture->plan;
+    assert_int_equal(plan->stage_count, 1);
+    assert_string_equal(plan->stages[0].name, "stage1");
+    assert_int_equal(plan->stages[0].limits.value[LIMIT_PIDS], 9);
+    assert_int_equal(plan->cell.disk, 300 << 20);
+    assert_int_equal(plan->test_count, 2);
+    assert_string_equal(plan->tests[0].name, "test 1");
+    assert_int_equal(plan->tests[0].argv.count, 2);
+    assert_string_equal(plan->tests[0].input->data, "in");
+    assert_null(plan->tests[0].expect);
+    assert_int_equal(plan->tests[0].limits.value[LIMIT_PIDS], 7);
+    assert_string_equal(plan->tests[1].name, "n");
+    assert_int_equal(plan->tests[1].argv.count, 1);
+    assert_int_equal(plan->tests[1].input->length, 0);
+    assert_int_equal(plan->tests[1].expect->length, 0);
+    assert_int_equal(plan->tests[1].limits.value[LIMIT_PIDS], 3);
+}
+
+static void test_tests_and_collect_exclude_each_other(void **state)
+{
+    struct fixture *fixture = *state;
+    load(fixture, "{\"command\":[\"x\"],\"collect\":[\"*\"],\"tests\":[{}]}");
+    assert_int_equal(make(fixture), -EINVAL);
+    assert_string_equal(fixture->err.field, "collect");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -204,11 +256,14 @@ int main(void)
         TEST(test_a_command_excludes_code),
         TEST(test_an_entry_must_be_among_the_files),
         TEST(test_code_gets_its_languages_file_and_may_not_clash_with_another),
+        TEST(test_code_that_is_put_apart_is_named_by_its_whole_path),
         TEST(test_a_compiled_language_has_a_compile_stage_with_limits_of_its_own),
         TEST(test_a_ceiling_holds_for_what_is_asked_and_for_compilers),
         TEST(test_the_environment_is_ours_and_the_requests_and_not_the_callers),
         TEST(test_network_and_image_that_are_not_there_are_refused_by_name),
         TEST(test_a_mount_that_no_list_allows_is_refused),
+        TEST(test_tests_take_the_place_of_the_program_each_with_its_own_words_and_limits),
+        TEST(test_tests_and_collect_exclude_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

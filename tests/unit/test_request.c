@@ -337,7 +337,7 @@ static void test_setters_set_and_replace(void **state)
     assert_int_equal(request_set(r, "stdin", "x", NULL), 0);
     assert_int_equal(request_set(r, "read_only", "false", NULL), 0);
     assert_int_equal(r->read_only, 0);
-    assert_int_equal(request_set(r, "metadata", " {\"k\": \"v\"} ", NULL), 0);
+    assert_int_equal(request_set_metadata(r, " {\"k\": \"v\"} ", 12, NULL), 0);
     assert_string_equal(r->metadata, "{\"k\":\"v\"}");
     assert_int_equal(request_set(r, "limits.memory", "64m", NULL), 0);
     assert_int_equal(r->limits.value[LIMIT_MEMORY], 64 << 20);
@@ -365,7 +365,7 @@ static void test_a_setter_that_fails_changes_nothing(void **state)
     assert_int_equal(request_set(r, "entry", "../a.py", &err), -EINVAL);
     assert_string_equal(r->entry, "a.py");
     hc_err_clear(&err);
-    assert_int_equal(request_set(r, "metadata", "{\"a\":", &err), -EINVAL);
+    assert_int_equal(request_set_metadata(r, "{\"a\":", 5, &err), -EINVAL);
     assert_string_equal(err.field, "metadata");
     hc_err_clear(&err);
     assert_int_equal(request_set(r, "langauge", "x", &err), -EINVAL);

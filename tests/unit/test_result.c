@@ -385,6 +385,29 @@ static void test_figures_that_nobody_counted_are_null(void **state)
     result_release(&result);
 }
 
+static void test_how_it_started_is_the_last_programs_unless_a_stage_was_not_run(void **state)
+{
+    (void)state;
+    struct run_stage stages[] = {stage_of(JOB_EXITED, 0, 0), stage_of(JOB_EXITED, 0, 0)};
+    struct result result = result_with(stages, 2), none = {0};
+    assert_string_equal(result_start(&none), "cold");
+    assert_string_equal(result_start(&result), "cold");
+    result.stages[0].facts.start = START_PRIMED;
+    assert_string_equal(result_start(&result), "cold");
+    result.stages[1].facts.start = START_PRIMED;
+    assert_string_equal(result_start(&result), "primed");
+    struct run_test test = {.job = stage_of(JOB_EXITED, 0, 0)};
+    test.job.facts.start = START_WARM;
+    result.tests = &test;
+    result.test_count = 1;
+    assert_string_equal(result_start(&result), "warm");
+    result.stages[0].cached = true;
+    assert_string_equal(result_start(&result), "cached");
+    result.tests = NULL;
+    result.test_count = 0;
+    result_release(&result);
+}
+
 static void test_usage_adds_times_and_takes_the_largest_peaks(void **state)
 {
     (void)state;
@@ -467,6 +490,81 @@ static void test_ids_are_unique_and_sort_by_time(void **state)
     assert_int_equal(result_id(id, 30, 0), -ENOSPC);
 }
 
+static void test_output_is_compared_exactly_and_then_without_white_space_at_the_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *got, *expected;
+        enum test_match match;
+    } cases[] = {
+        {"", "", MATCH_EXACT},
+        {"3\n", "3\n", MATCH_EXACT},
+        {"3", "3\n", MATCH_WHITESPACE},
+        {"3\n\n\n", "3", MATCH_WHITESPACE},
+        {"", "\n \n", MATCH_WHITESPACE},
+        {"a \t\nb\r\n", "a\nb", MATCH_WHITESPACE},
+        {"a\n\nb", "a\n \nb", MATCH_WHITESPACE},
+        {"a\nb", "a\n\nb", MATCH_NONE},
+        {" a", "a", MATCH_NONE},
+        {"a  b", "a b", MATCH_NONE},
+        {"a", "a\nb", MATCH_NONE},
+        {"a\nb", "a", MATCH_NONE},
+        {"ab", "a", MATCH_NONE},
+        {"", "a", MATCH_NONE},
+        {"A", "a", MATCH_NONE},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        if (test_compare(cases[i].got, strlen(cases[i].got), cases[i].expected, strlen(cases[i].expected)) !=
+            cases[i].match)
+            fail_msg("\"%s\" against \"%s\"", cases[i].got, cases[i].expected);
+    assert_int_equal(test_compare("a\0b", 3, "a\0c", 3), MATCH_NONE);
+    assert_int_equal(test_compare("a\0b\n", 4, "a\0b", 3), MATCH_WHITESPACE);
+}
+
+static struct run_test test_with(enum job_end end, int exit_code, enum test_match match)
+{
+    struct run_test test = {.job = stage_of(end, exit_code, 0), .expected = true, .match = match};
+    strcpy(test.job.name, "t");
+    return test;
+}
+
+static void test_tests_decide_after_the_stages_and_wrong_output_is_no_failure_of_the_run(void **state)
+{
+    (void)state;
+    struct run_stage compile = stage_of(JOB_EXITED, 0, 0);
+    struct run_test list[3] = {test_with(JOB_EXITED, 0, MATCH_EXACT), test_with(JOB_EXITED, 0, MATCH_NONE),
+                               test_with(JOB_TIMED_OUT, -1, MATCH_EXACT)};
+    struct result result = {.stages = &compile, .stage_count = 1, .tests = list, .test_count = 1, .tests_total = 1};
+    char text[256];
+
+    result_judge(&result);
+    assert_true(result_success(&result));
+    assert_int_equal(result.exit_code, 0);
+
+    result.test_count = result.tests_total = 2;
+    result_judge(&result);
+    assert_int_equal(result.status, RUN_COMPLETED);
+    assert_int_equal(result.exit_code, 1);
+    assert_false(result_success(&result));
+    assert_string_equal(test_verdict(&list[1]), "failed");
+    assert_string_equal(result_summary(&result, text, sizeof(text)),
+                        "tests: 1 of 2 passed; the first that failed for its output is \"t\"");
+
+    result.test_count = result.tests_total = 3;
+    result_judge(&result);
+    assert_int_equal(result.status, RUN_TIMEOUT);
+    assert_int_equal(result.exit_code, 124);
+    assert_false(list[2].passed); /* what it wrote before does not matter */
+    assert_int_equal(result_tests_passed(&result), 1);
+
+    result.test_count = 0; /* none was reached */
+    compile = stage_of(JOB_EXITED, 1, 0);
+    compile.compile = true;
+    result_judge(&result);
+    assert_int_equal(result.status, RUN_COMPILE_ERROR);
+    assert_false(result_success(&result));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,10 +578,13 @@ int main(void)
         cmocka_unit_test(test_the_json_has_the_contracts_fields_in_its_order),
         cmocka_unit_test(test_every_byte_of_output_survives),
         cmocka_unit_test(test_figures_that_nobody_counted_are_null),
+        cmocka_unit_test(test_how_it_started_is_the_last_programs_unless_a_stage_was_not_run),
         cmocka_unit_test(test_usage_adds_times_and_takes_the_largest_peaks),
         cmocka_unit_test(test_a_diagnosis_names_its_evidence),
         cmocka_unit_test(test_messages_and_paths_that_are_no_text_still_make_json),
         cmocka_unit_test(test_ids_are_unique_and_sort_by_time),
+        cmocka_unit_test(test_output_is_compared_exactly_and_then_without_white_space_at_the_ends),
+        cmocka_unit_test(test_tests_decide_after_the_stages_and_wrong_output_is_no_failure_of_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

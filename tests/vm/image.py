@@ -15,7 +15,7 @@ import subprocess
 
 # What the machine and the tests themselves need, and what the whole form adds for the languages and the attack suite.
 BASE = ("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "mawk", "grep", "hostname", "kmod", "libc-bin", "mount", "passwd",
-        "perl-base", "procps", "python3", "python3-pytest", "sed", "tar", "uidmap", "util-linux")
+        "perl-base", "procps", "python3", "python3-pytest", "sed", "systemd", "tar", "uidmap", "util-linux")
 LANGUAGES = ("gcc", "g++", "libc6-dev", "lua5.4", "make", "nodejs", "perl", "php-cli", "ruby", "strace", "stress-ng",
              "tzdata", "dpkg", "e2fsprogs")
 OPTIONAL = {"gawk", "mawk"}
@@ -140,7 +140,7 @@ def make(path, source, build, kernel_version, plans, full):
     if missing:
         raise ImageError("the image needs packages that are not installed: apt-get install " + " ".join(missing))
     paths = package_files(packages)
-    programs = [build / "hotcell", *build.glob("libhotcell.so*")]
+    programs = [path for path in build.glob("*hotcell*") if path.is_file()]
     # The package list is what tells the version of a program that does not tell it itself.
     paths |= set(alternatives_of(paths)) | set(libraries_of(programs)) | set(ETC)
     listed = "\0".join(sorted(p[1:] for p in paths if os.path.lexists(p)))

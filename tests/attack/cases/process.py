@@ -6,7 +6,13 @@ import subprocess
 import time
 
 from suite import SLOW, case
-from watch import descendants
+from watch import command
+
+
+def wait_for(condition, seconds=5):
+    deadline = time.monotonic() + seconds * SLOW
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def stand_in(trial, *words):
@@ -18,15 +24,16 @@ def stand_in(trial, *words):
 
 def stubborn_outside(trial, *arguments):
     """Start stubborn on the host, kill its main process, and say whether something of it lives on. Everything is ended afterwards."""
-    before = descendants(os.getpid())
+    before = trial.watch.leftovers()
     process = subprocess.Popen([trial.program("stubborn"), *arguments], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    time.sleep(0.3)
+    wait_for(lambda: len(trial.watch.leftovers() - before) > 1)  # it has children
+    time.sleep(0.3)  # and they are what they are to be
     process.kill()
     process.wait()
     time.sleep(0.1)
-    lived = descendants(os.getpid()) - before
+    lived = trial.watch.leftovers() - before
     for _ in range(200):
-        left = descendants(os.getpid()) - before
+        left = trial.watch.leftovers() - before
         if not left:
             break
         for pid in left:
@@ -93,7 +100,7 @@ def namespaces(trial):
 @case(16, "setns to /proc/*/ns/*")
 def setns(trial):
     target = stand_in(trial, "unshare", "-m", "-u", "-i", "-n", "-C", "-p", "-U", "sleep", "60")
-    time.sleep(0.2)
+    wait_for(lambda: command(target.pid) == "sleep 60")
     outside = trial.outside("joins", target.pid)
     target.kill()
     target.wait()
@@ -158,7 +165,7 @@ def hold(trial):
     except subprocess.TimeoutExpired:
         held = True
     trial.control(held, "a reader waits for the child outside")
-    for pid in descendants(os.getpid()) - trial.watch.baseline:
+    for pid in trial.watch.leftovers():
         os.kill(pid, signal.SIGKILL)
     inside = trial.inside("stubborn", "hold", options=["--timeout", "3"])
     trial.check(inside.status in ("completed", "timeout") and inside.seconds < 4, "answer after %.2f s: %s" % (inside.seconds, inside.status))
