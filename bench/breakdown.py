@@ -27,8 +27,8 @@ def show(hotcell, launcher, environment):
         raise SystemExit(f"bench: {hotcell} is not built")
     commands = {"/bin/true": ["--", "/bin/true"], "print(42)": ["-c", "print(42)"]}
     for title, argv in commands.items():
-        own_timing(title, [hotcell, "run", "--json", *argv], environment)
-    command = [hotcell, "run", *commands["/bin/true"]]
+        own_timing(title, [hotcell, "run", "--local", "--json", *argv], environment)
+    command = [hotcell, "run", "--local", *commands["/bin/true"]]
     perf = shutil.which("perf", path=SEARCH)
     if perf is None:
         print("\nno perf here: install linux-perf for a profile and a timeline")

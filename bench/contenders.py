@@ -119,7 +119,7 @@ class Field:
         if not os.access(program, os.X_OK):
             made.reason = f"{program} is not built"
             return made
-        made.prefix = [program, "run"]
+        made.prefix = [program, "run", "--local"]
         made.version = first_line([program, "version"])
         return made
 
@@ -194,6 +194,7 @@ class Field:
         if self.docker:
             progress("stopping dockerd")
             self.docker.stop()
+            self.docker = None
         remove_cgroups(self.cgroup_parent)
 
 

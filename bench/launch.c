@@ -9,7 +9,12 @@
  * shuffled anew, so that none always follows the same one. What the kernel does after a command has ended (a network
  * namespace is taken down by a worker thread) is thus charged to all alike; a pause between runs keeps most of it out.
  *
- * Usage: launch [-o] [-g PAUSE_US] [-p PARALLEL] ROUNDS COMMAND [ARGUMENT...] [::: COMMAND [ARGUMENT...]]...
+ * Usage: launch [-o] [-g PAUSE_US] [-p PARALLEL] [-f FROM:TO]... ROUNDS COMMAND [ARGUMENT...] [::: COMMAND ...]...
+ *
+ * "@post PORT WORD BODY" in the place of a command is a request: BODY is sent to POST /v1/runs of a server on loopback,
+ * on a connection that is kept, and timed until the last byte of an answer with WORD in it has been read.
+ * Each round has a number, which stands for @COUNT@ in a BODY and in the file FROM, of which TO is written before the
+ * round: programs that have not been seen before.
  *
  * Prints "run INDEX NANOSECONDS MAXRSS_KIB" for each run; with -o also each line of its output as "out INDEX LINE".
  * With -p, one command runs PARALLEL times at once until ROUNDS runs have ended, then "total NANOSECONDS" is printed.
@@ -17,38 +22,29 @@
  * run. With -p it ends the launcher with status 1.
  */
 #define _GNU_SOURCE
+#include "http.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { MAX_COMMANDS = 32, MAX_OUTPUT = 64 * 1024 };
+enum { MAX_COMMANDS = 32, MAX_OUTPUT = 64 * 1024, MAX_FILES = 8 };
 
 extern char **environ;
 
 struct plan {
     char **command[MAX_COMMANDS];
+    int connection[MAX_COMMANDS]; /* of those that are requests */
     int commands;
+    char *from[MAX_FILES], *to[MAX_FILES];
+    int files;
     long rounds;
     long pause_us;
     long parallel;
     bool show_output;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void fail(const char *what, int error)
 {
@@ -102,6 +98,87 @@ static void drain(int fd, char *output)
     output[length] = '\0';
 }
 
+/* A copy of the text with the number of the round in it. */
+static char *numbered(const char *text, long round)
+{
+    static const char mark[] = "@COUNT@";
+    char *copy = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&copy, &size);
+    if (out == NULL)
+        fail("open_memstream", errno);
+    for (const char *at; (at = strstr(text, mark)) != NULL; text = at + sizeof mark - 1)
+        fprintf(out, "%.*s%ld", (int)(at - text), text, round);
+    fputs(text, out);
+    fclose(out);
+    return copy;
+}
+
+static void write_file(const char *from, const char *to, long round)
+{
+    char text[MAX_OUTPUT] = "";
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    if (in < 0 || read(in, text, sizeof text - 1) < 0)
+        fail(from, errno);
+    close(in);
+    char *copy = numbered(text, round);
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (out < 0 || write(out, copy, strlen(copy)) != (ssize_t)strlen(copy))
+        fail(to, errno);
+    close(out);
+    free(copy);
+}
+
+/* The answer's body when it is right; NULL: *wrong says what is not. */
+static const char *exchange(int fd, const char *request, size_t length, const char *word, char *answer,
+                            const char **wrong)
+{
+    size_t count = 0;
+    const char *body = NULL;
+    *wrong = "the connection is broken";
+    if (fd < 0 || send(fd, request, length, MSG_NOSIGNAL) != (ssize_t)length)
+        return NULL;
+    do {
+        ssize_t n = read(fd, answer + count, ANSWER_LIMIT - 1 - count);
+        if (n <= 0)
+            return NULL;
+        count += (size_t)n;
+        answer[count] = '\0';
+        body = http_body(answer, count, word, wrong);
+    } while (body == NULL && *wrong == NULL);
+    return body;
+}
+
+static void post_one(struct plan *plan, int index, long round)
+{
+    static char request[REQUEST_LIMIT], answer[ANSWER_LIMIT];
+    char **argv = plan->command[index];
+    int port = atoi(argv[1]);
+    if (plan->connection[index] <= 0)
+        plan->connection[index] = http_connect(port);
+    char *body = numbered(argv[3], round);
+    size_t length = http_write(request, port, "POST", "/v1/runs", body);
+    free(body);
+    if (length == 0)
+        fail("the request is too long", E2BIG);
+    answer[0] = '\0';
+    uint64_t started = now_ns();
+    const char *wrong, *result = exchange(plan->connection[index], request, length, argv[2], answer, &wrong);
+    uint64_t ended = now_ns();
+    if (result != NULL) {
+        printf("run %d %llu 0\n", index, (unsigned long long)(ended - started));
+        if (plan->show_output)
+            printf("out %d %s\n", index, result);
+    } else {
+        const char *said = strstr(answer, "\r\n\r\n");
+        said = said != NULL ? said + 4 : answer;
+        printf("fail %d %s: %.*s\n", index, wrong, (int)strcspn(said, "\r\n"), said);
+        close(plan->connection[index]);
+        plan->connection[index] = 0;
+    }
+    fflush(stdout);
+}
+
 static void run_one(const struct plan *plan, int index)
 {
     static char output[MAX_OUTPUT];
@@ -143,7 +220,7 @@ static void shuffle(int *order, int count, uint32_t *seed)
     }
 }
 
-static void run_in_turn(const struct plan *plan)
+static void run_in_turn(struct plan *plan)
 {
     int order[MAX_COMMANDS];
     for (int i = 0; i < plan->commands; i++)
@@ -151,10 +228,15 @@ static void run_in_turn(const struct plan *plan)
     uint32_t seed = 1;
     for (long round = 0; round < plan->rounds; round++) {
         shuffle(order, plan->commands, &seed);
+        for (int i = 0; i < plan->files; i++)
+            write_file(plan->from[i], plan->to[i], round);
         for (int turn = 0; turn < plan->commands; turn++) {
             if (plan->pause_us)
                 usleep((useconds_t)plan->pause_us);
-            run_one(plan, order[turn]);
+            if (strcmp(plan->command[order[turn]][0], "@post") == 0)
+                post_one(plan, order[turn], round);
+            else
+                run_one(plan, order[turn]);
         }
     }
 }
@@ -184,20 +266,24 @@ static void run_at_once(const struct plan *plan)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: launch [-o] [-g PAUSE_US] [-p PARALLEL] ROUNDS COMMAND [ARGUMENT...] [::: COMMAND ...]...\n");
+    fprintf(stderr, "usage: launch [-o] [-g PAUSE_US] [-p PARALLEL] [-f FROM:TO]... ROUNDS COMMAND [ARGUMENT...] [::: "
+                    "COMMAND ...]...\n");
     return 2;
 }
 
 int main(int argc, char **argv)
 {
     struct plan plan = {0};
-    for (int option; (option = getopt(argc, argv, "+og:p:")) != -1;) {
+    for (int option; (option = getopt(argc, argv, "+of:g:p:")) != -1;) {
         if (option == 'o')
             plan.show_output = true;
         else if (option == 'g')
             plan.pause_us = atol(optarg);
-        else if (option == 'p')
+        else if (option == 'f' && plan.files < MAX_FILES && strchr(optarg, ':')) {
+            plan.from[plan.files] = optarg;
+            plan.to[plan.files] = strchr(optarg, ':') + 1;
+            plan.to[plan.files++][-1] = '\0';
+        } else if (option == 'p')
             plan.parallel = atol(optarg);
         else
             return usage();

@@ -5,6 +5,7 @@ import os
 import platform
 import statistics
 import subprocess
+import textwrap
 
 
 def percentile(values, share):
@@ -15,14 +16,14 @@ def percentile(values, share):
 class Case:
     """One question: a row for each contender, and the targets that are judged by the rows' ratios."""
 
-    def __init__(self, name, title, unit, baseline, higher_is_better=False):
+    def __init__(self, name, title, unit, baseline, higher_is_better=False, note=None):
         self.name, self.title, self.unit, self.baseline = name, title, unit, baseline
-        self.higher_is_better = higher_is_better
+        self.higher_is_better, self.note = higher_is_better, note
         self.rows, self.targets, self.missing, self.failures = {}, [], {}, {}
 
     def add(self, contender, values):
         self.rows[contender] = {"n": len(values), "min": min(values), "p50": statistics.median(values),
-                                "p95": percentile(values, 0.95), "max": max(values)}
+                                "p95": percentile(values, 0.95), "p99": percentile(values, 0.99), "max": max(values)}
 
     def lacks(self, contender, reason):
         self.missing[contender] = reason
@@ -41,16 +42,34 @@ class Case:
         self._target(f"{contender} at least {factor:g} × faster than {against}", ratio, factor,
                      ratio is not None and ratio >= factor)
 
-    def _target(self, text, ratio, limit, met):
-        self.targets.append({"text": text, "ratio": ratio, "limit": limit, "met": None if ratio is None else met})
+    def target_at_least(self, contender, factor, against):
+        """For rates, where more is better."""
+        ratio = self.ratio(contender, against)
+        self._target(f"{contender} at least {factor:g} × {against}", ratio, factor,
+                     ratio is not None and ratio >= factor)
+
+    def target_value(self, contender, limit):
+        """The median itself, in the unit of the case."""
+        value = self.rows[contender]["p50"] if contender in self.rows else None
+        self._target(f"{contender} at most {limit:g} {self.unit}", value, limit, value is not None and value <= limit)
+
+    def target_tail(self, contender, factor):
+        """The ninety-ninth percentile against the median."""
+        row = self.rows.get(contender)
+        ratio = row["p99"] / row["p50"] if row else None
+        self._target(f"{contender}: p99 at most {factor:g} × p50", ratio, factor, ratio is not None and ratio <= factor)
+
+    def _target(self, text, measured, limit, met):
+        self.targets.append({"text": text, "measured": measured, "limit": limit,
+                             "met": None if measured is None else met})
 
     def as_json(self):
         rows = [{"contender": name, **row, "ratio": self.ratio(name, self.baseline)} for name, row in self.rows.items()]
         missing = [{"contender": name, "reason": reason} for name, reason in self.missing.items()]
         failures = [{"contender": name, "runs": len(said), "first": said[0]} for name, said in self.failures.items()]
         return {"name": self.name, "title": self.title, "unit": self.unit, "baseline": self.baseline,
-                "higher_is_better": self.higher_is_better, "rows": rows, "missing": missing, "failures": failures,
-                "targets": self.targets}
+                "higher_is_better": self.higher_is_better, "note": self.note, "rows": rows, "missing": missing,
+                "failures": failures, "targets": self.targets}
 
 
 def read_first(path, key):
@@ -106,7 +125,8 @@ def write_json(path, report):
 def number(value):
     if value is None:
         return "–"
-    return f"{value:.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+    digits = 0 if value >= 1000 else 1 if value >= 100 else 2 if value >= 0.1 else 4
+    return f"{value:.{digits}f}"
 
 
 def verdict(target):
@@ -115,15 +135,16 @@ def verdict(target):
     return "met" if target["met"] else "MISSED"
 
 
-HEADER = ["contender", "n", "min", "p50", "p95", "ratio"]
+HEADER = ["contender", "n", "min", "p50", "p95", "p99", "ratio"]
 
 
 def table_rows(case):
     for row in case["rows"]:
         ratio = "–" if row["ratio"] is None else f"{row['ratio']:.3f}"
-        yield [row["contender"], str(row["n"]), number(row["min"]), number(row["p50"]), number(row["p95"]), ratio]
+        times = [number(row[name]) for name in ("min", "p50", "p95", "p99")]
+        yield [row["contender"], str(row["n"]), *times, ratio]
     for row in case["missing"]:
-        yield [row["contender"], "–", "–", "–", "–", "–"]
+        yield [row["contender"], *["–"] * (len(HEADER) - 1)]
 
 
 def as_text(report):
@@ -137,11 +158,12 @@ def as_text(report):
                 "  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:])))
         lines += [f"  {row['contender']} not measured: {row['reason']}" for row in case["missing"]]
         lines += [f"  {row['contender']} FAILED in {row['runs']} runs: {row['first']}" for row in case["failures"]]
-        lines += [f"  [{verdict(target)}] {target['text']}: {number(target['ratio'])}" for target in case["targets"]]
+        lines += [f"  {line}" for line in textwrap.wrap(case["note"] or "", 116, break_on_hyphens=False)]
+        lines += [f"  [{verdict(target)}] {target['text']}: {number(target['measured'])}" for target in case["targets"]]
     return "\n".join(lines) + "\n"
 
 
-def as_markdown(report):
+def as_markdown(report, plot=None):
     """docs/BENCHMARKS.md. Everything in it comes from the JSON file; nothing is written by hand."""
     host = report["machine"]
     kind = "virtual machine" if host["virtual_machine"] else "machine"
@@ -149,9 +171,9 @@ def as_markdown(report):
         "# Benchmarks",
         "",
         "This page is written by `bench/run.py --write-docs` from the last run of `make bench`. The times belong to",
-        "the machine below; compare the ratios. Within each case the contenders take turns, run by run, so that a slow",
-        "moment falls on all of them. A run is timed from the spawn until its output has ended and it has been waited",
-        "for.",
+        "the machine below; compare the ratios. Within each case the contenders take turns, run by run or slice by",
+        "slice, so that a slow moment falls on all of them. A run is timed from the spawn until its output has ended",
+        "and it has been waited for; through the server, from the request until its answer has been read.",
         "",
         f"- Machine: {host['processor']}, {host['cores']} cores, {host['memory_gib']} GiB, {kind}; {host['system']}, "
         f"{host['kernel']}, cgroup {host['cgroup']}; as {host['user']}; load {host['load']} before the run",
@@ -165,16 +187,22 @@ def as_markdown(report):
     ]
     for case in report["cases"]:
         for target in case["targets"]:
-            lines.append(f"| {case['title']}: {target['text']} | {number(target['ratio'])} | {verdict(target)} |")
+            lines.append(f"| {case['title']}: {target['text']} | {number(target['measured'])} | {verdict(target)} |")
+    if plot:
+        lines += ["", f"![The time of a run as a multiple of the bare program's, and the target of each]({plot})", "",
+                  "The time of a run as a multiple of the bare program's, on a scale of powers of ten; the mark is the",
+                  "target."]
     for case in report["cases"]:
         lines += ["", f"## {case['title'][0].upper()}{case['title'][1:]}", "",
                   f"In {case['unit']}; ratio of the medians, to {case['baseline']}."
                   + (" More is better." if case["higher_is_better"] else ""), "",
+                  *([*textwrap.wrap(case["note"], 112, break_on_hyphens=False), ""] if case["note"] else []),
                   "| " + " | ".join(HEADER) + " |", "| --- |" + " ---: |" * (len(HEADER) - 1)]
         lines += ["| " + " | ".join(row) + " |" for row in table_rows(case)]
         lines += [f"\n{row['contender']} was not measured: {row['reason']}" for row in case["missing"]]
         lines += [f"\n{row['contender']} failed in {row['runs']} runs: {row['first']}" for row in case["failures"]]
-    lines += ["", "## Contenders", ""]
+    if report["contenders"]:
+        lines += ["", "## Contenders", ""]
     for contender in report["contenders"]:
         what = f"- **{contender['name']}**: {contender['note']}."
         if not contender["available"]:

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""make bench: hotcell against bare programs, bubblewrap, runc and docker.
+"""make bench: hotcell against bare programs, bubblewrap, runc and docker; hotcell serve against bare programs.
 
-All contenders of a case are measured in one interleaved run (bench/launch.c), so a ratio between them means something
-even where a time does not. The result is a table on stdout and bench/out/bench.json; `--write-docs` makes
-docs/BENCHMARKS.md of that file. A missed target is marked and does not fail the run: a busy machine is not a broken
-program.
+All contenders of a case are measured in one interleaved run (bench/launch.c; for the server, bench/service.py), so a
+ratio between them means something even where a time does not. The result is a table on stdout and bench/out/bench.json;
+`--write-docs` makes docs/BENCHMARKS.md of that file. A missed target is marked and does not fail the run: a busy machine
+is not a broken program.
 """
 
 import argparse
@@ -20,14 +20,22 @@ import sys
 import tempfile
 
 import breakdown
+import course
+import plot
 import report
+import service
+import warm
 from contenders import SEARCH, Field, install, progress
+from server import NoServer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 JSON_PATH = os.path.join(HERE, "out", "bench.json")
 DOCS_PATH = os.path.join(TOP, "docs", "BENCHMARKS.md")
+PLOT_PATH = os.path.join(TOP, "docs", "benchmarks.svg")
 PYTHON = "/usr/bin/python3"
+CASES = (*warm.CASES, "true", "python", "cpu", "syscalls", "throughput", *service.CASES)
+GROUPS = {"warm": warm.CASES, "server": service.CASES, "cold": ("true", "python", "cpu", "syscalls", "throughput")}
 PAUSE_US = 10000
 WARM_UP = 3
 CALLS = {"getppid": "getppid", "clock_gettime": "clock_gettime", "read": "read of a byte of /dev/zero",
@@ -51,19 +59,33 @@ class Bench:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.launcher = self.compile("launch.c")
-        self.field = Field(options.hotcell, folder, not options.no_install, ENVIRONMENT)
+        self.steps = {"true": self.start_true, "python": self.start_python, "cpu": self.processor,
+                      "syscalls": self.system_calls, "throughput": self.throughput}
+        self.service = service.Service(options, self.compile, ENVIRONMENT)
+        self.warm = warm.Warm(self)
+        # The cases of the server have no other sandbox in them, and a docker daemon that idles is not wanted then.
+        needed = set(options.cases) - set(service.CASES)
+        self.field = Field(options.hotcell, folder, not options.no_install, ENVIRONMENT) if needed else None
 
     def compile(self, source):
         return compile_program(self.folder, source, self.options.no_install)
 
-    def launch(self, commands, rounds, options=()):
+    def contenders(self):
+        return self.field.all.values() if self.field else ()
+
+    def close(self):
+        self.warm.close()
+        if self.field:
+            self.field.close()
+
+    def launch(self, commands, rounds, options=(), environment=None):
         """Runs {label: command} in turn. Returns {label: [(ns, rss_kib, [output line])]} and {label: [failure]}."""
         labels = list(commands)
         argv = [self.launcher, *options, str(rounds)]
         for index, label in enumerate(labels):
             argv += ([":::"] if index else []) + commands[label]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env=ENVIRONMENT, cwd=self.folder, check=False)
+                              env={**ENVIRONMENT, **(environment or {})}, cwd=self.folder, check=False)
         if done.returncode != 0:
             raise SystemExit(f"bench: {done.stderr.strip()}")
         runs, failures = {label: [] for label in labels}, collections.defaultdict(list)
@@ -213,27 +235,61 @@ class Bench:
         return [case]
 
     def all_cases(self):
-        steps = {"true": self.start_true, "python": self.start_python, "cpu": self.processor,
-                 "syscalls": self.system_calls, "throughput": self.throughput}
-        wanted = self.options.cases or list(steps)
-        return [case for name in wanted for case in steps[name]()]
+        """The server's come last, when the docker daemon of the others has gone."""
+        cases = []
+        for name in self.options.cases:
+            if name in warm.CASES:
+                cases += self.warm_cases(name)
+        self.warm.close()
+        for name in self.options.cases:
+            if name in self.steps:
+                cases += self.steps[name]()
+        self.close()
+        for name in self.options.cases:
+            if name in service.CASES:
+                cases += self.service.cases(name)
+        return cases
+
+
+    def warm_cases(self, name):
+        try:
+            return self.warm.cases(name)
+        except NoServer as failure:
+            case = report.Case(name, "warm starts", "–", "–")
+            case.lacks("hotcell", str(failure))
+            return [case]
 
 
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", help="true, python, cpu, syscalls, throughput; default: all")
+    parser.add_argument("cases", nargs="*",
+                        help=f"{', '.join(CASES)}; {', '.join(GROUPS)} for all of a kind; default: all")
     parser.add_argument("--hotcell", default=os.environ.get("HOTCELL", os.path.join(TOP, "build", "hotcell")),
                         help="the program to measure (default: $HOTCELL, then build/hotcell)")
     parser.add_argument("--rounds", type=int, default=60, help="rounds of the cases that time whole runs")
+    parser.add_argument("--warm-rounds", type=int, default=200, help="rounds of the cases of warm starts")
     parser.add_argument("--guest-rounds", type=int, default=9, help="rounds of the programs that time themselves")
+    parser.add_argument("--slices", type=int, default=5, help="slices of the server's cases that count runs")
+    parser.add_argument("--slice", type=float, default=3, help="seconds of a slice")
+    parser.add_argument("--memory-runs", type=int, default=1000, help="runs between two looks at the server's memory")
+    # A run that is over is remembered for a minute; after it the server has nothing to hold.
+    parser.add_argument("--rest", type=float, default=75, help="seconds of rest after them")
+    parser.add_argument("--quick", action="store_true", help="few and short rounds: to see that it works, not how fast")
     parser.add_argument("--no-install", action="store_true", help="install nothing; list what is missing")
     parser.add_argument("--output", default=JSON_PATH, help="where the JSON file goes")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/BENCHMARKS.md from the file, then stop")
+    parser.add_argument("--write-docs", action="store_true",
+                        help="write docs/BENCHMARKS.md and its plot from the file, then stop")
     parser.add_argument("--trace", action="store_true", help="show where the time of a cold run goes, then stop")
+    parser.add_argument("--trace-warm", action="store_true", help="show where the time of a warm run goes, then stop")
     options = parser.parse_args(argv)
-    unknown = set(options.cases) - {"true", "python", "cpu", "syscalls", "throughput"}
+    if options.quick:
+        options.rounds, options.guest_rounds, options.warm_rounds = 3, 2, 10
+        options.slices, options.slice, options.memory_runs, options.rest = 1, 1, 50, 3
+    options.cases = [name for word in options.cases for name in GROUPS.get(word, (word,))]
+    unknown = set(options.cases) - set(CASES)
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    options.cases = options.cases or list(CASES)
     options.hotcell = os.path.abspath(options.hotcell)
     return options
 
@@ -247,17 +303,17 @@ def measure(options, command):
             progress(f"the machine is busy (load {host['load']}): the ratios will be rough")
         bench = Bench(options, folder)
         try:
-            for made in bench.field.all.values():
+            for made in bench.contenders():
                 progress(f"{made.name}: " + (made.reason or made.version or "ready"))
             cases = bench.all_cases()
         finally:
-            bench.field.close()
+            bench.close()
         result = {
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "command": command,
             "commit": report.commit(TOP),
             "machine": host,
-            "contenders": [made.as_json() for made in bench.field.all.values()],
+            "contenders": [made.as_json() for made in bench.contenders()],
             "cases": [case.as_json() for case in cases],
         }
     report.write_json(options.output, result)
@@ -271,10 +327,17 @@ def main(argv):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if options.write_docs:
         with open(options.output, encoding="utf-8") as source:
-            text = report.as_markdown(json.load(source))
+            measured = json.load(source)
+        drawn = plot.draw(measured)
+        if drawn:
+            with open(PLOT_PATH, "w", encoding="utf-8") as picture:
+                picture.write(drawn)
         with open(DOCS_PATH, "w", encoding="utf-8") as page:
-            page.write(text)
+            page.write(report.as_markdown(measured, os.path.basename(PLOT_PATH) if drawn else None))
         progress(f"written: {os.path.relpath(DOCS_PATH)}")
+    elif options.trace_warm:
+        with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
+            course.show(options.hotcell, compile_program(folder, "launch.c", options.no_install), ENVIRONMENT)
     elif options.trace:
         with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
             breakdown.show(options.hotcell, compile_program(folder, "launch.c", options.no_install), ENVIRONMENT)
