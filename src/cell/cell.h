@@ -42,7 +42,13 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
 /* End every process in it at once. What they hold is freed by the kernel as they go. */
 void cell_kill(const struct cell *cell);
 
-enum cell_job_kind { CELL_JOB_PROGRAM, CELL_JOB_COLLECT };
+enum cell_job_kind {
+    CELL_JOB_PROGRAM,
+    CELL_JOB_COLLECT,  /* writes files to stdout: archive.h */
+    CELL_JOB_FILES,    /* files.h */
+    CELL_JOB_TERMINAL, /* a program in a terminal of its own, whose other end goes out by the door: hand.h */
+    CELL_JOB_CONNECT,  /* a connection to a port of the cell's own, which goes out by the door */
+};
 
 /* What a job is: see proto.h's job_spec, of which this is the cell's half. fds stay the caller's. */
 struct cell_job {
@@ -56,6 +62,7 @@ struct cell_job {
     int files;                /* archive, a sealed memfd, or -1 */
     bool files_from_root;     /* its paths begin at "/", not at the working directory */
     int door;                 /* becomes fd 3 (warm.h); or -1 */
+    bool shared;              /* its cell has other jobs, with which it may have to do */
 };
 
 /* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in

@@ -15,7 +15,6 @@
 #include "cell/entry.h"
 
 #include "base/fd.h"
-#include "cell/archive.h"
 #include "cell/child.h"
 #include "kernel/caps.h"
 #include "kernel/landlock.h"
@@ -69,6 +68,17 @@ static int resize_scratch(void *plan, struct hc_err *err)
     snprintf(options, sizeof options, "size=%" PRIu64 ",nr_inodes=%" PRIu64, spec->disk, spec->inodes + 8);
     if (mount(NULL, "/tmp", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "tmpfs");
+    return 0;
+}
+
+/* A private devpts, when the first terminal comes: before that there is nothing of terminals in a cell. */
+static int mount_terminals(void *plan, struct hc_err *err)
+{
+    struct enter *enter = plan;
+    if (enter->entry->kind != CELL_JOB_TERMINAL || access("/dev/pts/ptmx", F_OK) == 0)
+        return 0;
+    if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64") < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "devpts");
     return 0;
 }
 
@@ -144,7 +154,7 @@ static int restrict_files(void *plan, struct hc_err *err)
     for (uint32_t i = 0; i < spec->mount_count; i++)
         if (!enter->entry->mounts[i].read_only)
             paths[count++] = (struct landlock_path){enter->entry->mounts[i].path, LANDLOCK_WRITE};
-    return hc_landlock_restrict(paths, count, err);
+    return hc_landlock_restrict(paths, count, !enter->entry->shared, err);
 }
 
 static int filter_calls(void *plan, struct hc_err *err)
@@ -234,20 +244,11 @@ int entry_exec(const struct entry_words *words, struct hc_err *err)
     return hc_fail(err, HC_CLASS_PROGRAM, code, "%s: %s", name, what);
 }
 
-static int run_job(const struct entry *entry, const struct entry_words *words, struct hc_err *err)
-{
-    if (entry->kind == CELL_JOB_PROGRAM)
-        return entry_exec(words, err);
-    int result = archive_collect(1, words->argv, words->argc, entry->collect_limit, err);
-    if (result < 0)
-        return result;
-    _exit(0);
-}
-
 static const struct child_step steps[] = {
     {"joining the control group", join_group},
     {"entering the cell", join_namespaces},
     {"sizing the scratch space", resize_scratch},
+    {"mounting terminals", mount_terminals},
     {"placing fds", place_fds},
     {"setting limits", set_limits},
     {"resetting signals", reset_signals},
@@ -263,44 +264,4 @@ void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_w
 {
     struct enter enter = {.entry = entry, .fds = fds, .words = words};
     child_run(steps, sizeof steps / sizeof *steps, &enter, &fds->report);
-}
-
-int cell_enter(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,
-               const struct cell_job *job, pid_t *pid, int *pidfd, int *report, struct hc_err *err)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a pipe");
-    struct entry entry;
-    struct entry_fds fds;
-    entry_make(host, cell, group, job, &entry, &fds);
-    fds.report = ends[1];
-    if (setns(cell->pidfd, CLONE_NEWPID) < 0) {
-        int code = errno;
-        hc_close(ends[0]);
-        hc_close(ends[1]);
-        return hc_fail_errno(err, HC_CLASS_HOST, code, "choosing the cell's pid namespace");
-    }
-    *pid = hc_clone(0, cgroup_clone_fd(group), pidfd);
-    if (*pid == 0) {
-        struct hc_err failure = {0};
-        struct entry_words words = {0};
-        entry_seal(&entry, &fds, &words);
-        if (fds.door >= 0) /* for the program, through its exec */
-            fcntl(fds.door, F_SETFD, 0);
-        entry_report_start(fds.report);
-        run_job(&entry, &words, &failure);
-        child_die(fds.report, &failure);
-    }
-    int code = errno;
-    hc_close(ends[1]);
-    /* A warden whose children are born in a guest's namespace is of no more use: it must not go on. */
-    if (setns(host->pid_namespace, CLONE_NEWPID) < 0)
-        _exit(125);
-    if (*pid < 0) {
-        hc_close(ends[0]);
-        return hc_fail_errno(err, HC_CLASS_HOST, code, "starting a process in the cell");
-    }
-    *report = ends[0];
-    return 0;
 }

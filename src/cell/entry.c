@@ -85,6 +85,7 @@ void entry_make(const struct cell_host *host, const struct cell *cell, const str
     entry->sweep = job->sweep;
     entry->from_root = job->files_from_root;
     entry->resize = job->resize;
+    entry->shared = job->shared;
     entry->may_setgroups = host->may_setgroups;
     entry->landlock = host->landlock;
     entry->controllers = host->cgroups.controllers;

@@ -12,6 +12,7 @@ struct entry {
     uint32_t sweep;     /* first end everything else in the cell */
     uint32_t from_root; /* the files' paths begin at "/", not at the working directory */
     uint32_t resize;    /* give the scratch space the size that spec says: it was built with another */
+    uint32_t shared;    /* other jobs of the cell may be signalled */
     uint32_t may_setgroups, landlock, controllers;
     struct job_limits limits;
     uint64_t collect_limit;

@@ -158,6 +158,8 @@ static int build_dev(struct hc_err *err)
     int result = place_bind(ROOT "/dev", ROOT "/dev", err);
     if (result == 0)
         result = place_folder(ROOT "/dev/shm", 0755, err);
+    if (result == 0)
+        result = place_folder(ROOT "/dev/pts", 0755, err);
     char from[64], to[64];
     for (size_t i = 0; i < sizeof devices / sizeof *devices && result == 0; i++) {
         snprintf(from, sizeof from, "/dev/%s", devices[i]);
@@ -169,7 +171,8 @@ static int build_dev(struct hc_err *err)
     static const char *const links[][2] = {{"/proc/self/fd", "/dev/fd"},
                                            {"/proc/self/fd/0", "/dev/stdin"},
                                            {"/proc/self/fd/1", "/dev/stdout"},
-                                           {"/proc/self/fd/2", "/dev/stderr"}};
+                                           {"/proc/self/fd/2", "/dev/stderr"},
+                                           {"pts/ptmx", "/dev/ptmx"}};
     for (size_t i = 0; i < sizeof links / sizeof *links && result == 0; i++)
         result = make_link(links[i][0], links[i][1], err);
     return result < 0 ? result : place_attributes(ROOT "/dev", SEALED | HC_MOUNT_ATTR_NOEXEC, HC_AT_RECURSIVE, err);

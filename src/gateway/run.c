@@ -26,6 +26,8 @@ struct run *run_new(struct runs *runs, const struct run_options *options)
     run->work->plan.files = -1;
     run->row.exit_code = -1;
     run->row.keep_going = options->keep_going;
+    run->work->place = options->place;
+    run->placed = options->place != NULL;
     snprintf(run->row.tenant, sizeof run->row.tenant, "%s", options->caller.tenant);
     snprintf(run->row.kind, sizeof run->row.kind, "%s", options->kind != NULL ? options->kind : "run");
     snprintf(run->row.status, sizeof run->row.status, "queued");
@@ -38,6 +40,8 @@ void run_free_work(struct run *run)
     if (work == NULL)
         return;
     run->work = NULL;
+    if (work->place != NULL)
+        work->place->left(work->place->room.data);
     run_input_free(work->input);
     result_release(&work->result);
     if (work->planned)
@@ -269,11 +273,18 @@ int run_drive(struct run *run)
                    .kept = on_kept,
                    .ended = on_ended},
     };
-    look_for_compile(run, &options);
+    struct run_place *place = run->work->place;
+    if (place != NULL)
+        options.room = &place->room;
+    else
+        look_for_compile(run, &options);
     if (run->work->plan.language != NULL && options.kept == NULL)
         catalogue_used(gateway->catalogue, run->work->plan.language);
     run->driven_at = hc_now();
-    return drive_start(gateway->link, &run->work->plan, &options, &run->work->result, &run->drive);
+    int result = drive_start(gateway->link, &run->work->plan, &options, &run->work->result, &run->drive);
+    if (result == 0 && place != NULL)
+        place->driven(place->room.data, run->drive);
+    return result;
 }
 
 /* ---- what it has shown ---- */

@@ -45,6 +45,7 @@ struct run_work { /* what a run needs until it is over */
     bool planned;
     struct result result;
     struct compile_key compile_key; /* of what the drive was asked to keep */
+    struct run_place *place;        /* or NULL */
 };
 
 struct run {
@@ -55,6 +56,7 @@ struct run {
     enum run_state state;
     struct run_row row; /* what the store has, or will have, of it */
     char *shape, *json, *log;
+    bool placed;           /* it is in a sandbox, and takes no turn of others */
     bool counted;          /* by the tenant's quota */
     bool cancelled;        /* its `ended` has to come */
     bool reserved;         /* a slot is free for it when it has arrived */

@@ -211,6 +211,8 @@ static void fill_result(struct run *run)
     if (run->row.language[0] != '\0')
         snprintf(result->version, sizeof result->version, "%s",
                  catalogue_version(gateway->catalogue, run->row.language));
+    if (run->work->place != NULL)
+        snprintf(result->sandbox, sizeof result->sandbox, "%s", run->work->place->sandbox);
     result->isolation = gateway->isolation;
     result->weak = (gateway->isolation & ISOLATION_ALL) != ISOLATION_ALL;
     result->start = result_start(result);

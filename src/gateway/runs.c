@@ -179,7 +179,7 @@ void runs_over(struct run *run)
         uint64_t took = hc_now() - run->driven_at;
         runs->usual_time += ((int64_t)took - (int64_t)runs->usual_time) / 8;
     }
-    runs->driven -= run->state == RUN_STARTING || run->state == RUN_DRIVEN;
+    runs->driven -= !run->placed && (run->state == RUN_STARTING || run->state == RUN_DRIVEN);
     runs->arriving -= run->state == RUN_ARRIVING;
     give_back_slot(run);
     queue_remove(runs->queue, &run->item);
@@ -288,7 +288,7 @@ static void begin(struct run *run)
     struct runs *runs = run->runs;
     struct store *store = runs->gateway->store;
     bool known = run->row.started_at != 0; /* the store has it as running from the first */
-    runs->driven++;
+    runs->driven += !run->placed;
     if (!known)
         run->row.started_at = run_time_now();
     if (known || !run->row.keep_going) {
@@ -344,7 +344,7 @@ static void on_arrived(struct run *run, int result)
         runs_over_unrun(run, RUN_KILLED, NULL);
         return;
     }
-    bool at_once = run->reserved;
+    bool at_once = run->reserved || run->placed;
     give_back_slot(run);
     runs->arriving--;
     run->state = RUN_QUEUED; /* before it is told: who hears it may look */
@@ -384,6 +384,8 @@ static int check_room(struct runs *runs, const struct run_options *options, unsi
         hc_fail(err, HC_CLASS_HOST, EAGAIN, "the server is stopping");
         return hc_err_remedy(err, "try again when it is back");
     }
+    if (options->place != NULL)
+        return 0;
     bool at_once = queue_count(runs->queue) == 0 && runs->arriving + runs->driven < runs_concurrent(runs);
     size_t limit = server->queue > runs->arriving ? (size_t)(server->queue - runs->arriving) : 0;
     if (!at_once && !queue_has_room(runs->queue, options->caller.tenant, limit))
@@ -439,10 +441,10 @@ static int admit(struct run *run, const struct run_options *options, struct hc_e
     struct store *store = runs->gateway->store;
     run->queued_at = hc_now();
     bool arrives = options->keep_going || store_status(store) < 0;
-    if (queue_count(runs->queue) == 0 && slot_is_free(runs)) { /* line_up begins it: one change less */
+    if (run->placed || (queue_count(runs->queue) == 0 && slot_is_free(runs))) { /* line_up begins it: one change less */
         snprintf(run->row.status, sizeof run->row.status, "running");
         run->row.started_at = run->row.created_at;
-        run->reserved = arrives;
+        run->reserved = arrives && !run->placed;
         runs->reserved += run->reserved;
     }
     run->row.request = options->keep_going ? options->request_text : NULL;
@@ -459,6 +461,8 @@ static int admit(struct run *run, const struct run_options *options, struct hc_e
     if (arrives) {
         run->state = RUN_ARRIVING;
         runs->arriving++;
+    } else if (run->placed) {
+        begin(run);
     } else {
         runs_line_up(run);
     }
@@ -472,6 +476,8 @@ int runs_start(struct runs *runs, struct request *request, const struct run_opti
     struct run *run = result == 0 ? run_new(runs, options) : NULL;
     if (run == NULL) {
         request_free(request);
+        if (options->place != NULL)
+            options->place->left(options->place->room.data);
         return result < 0 ? result : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     }
     result = runs_prepare(run, request, options, err);

@@ -7,6 +7,7 @@
 #define HC_GATEWAY_RUNS_H
 
 #include "gateway/gateway.h"
+#include "run/drive.h"
 #include "run/request.h"
 #include "run/result.h"
 
@@ -23,7 +24,17 @@ struct run_watcher {
     void (*ended)(void *data, struct run *run, const char *json);
 };
 
+/* A sandbox in which a run is to be, rather than in a cell of its own: it does not wait for a turn, because the sandbox
+ * has had its own. Lives until `left` was called, once, when the run needs it no more, also when it was refused. */
+struct run_place {
+    char sandbox[40];       /* its id, for the record */
+    struct drive_room room; /* room.data is for `driven` and `left` as well */
+    void (*driven)(void *data, struct drive *drive);
+    void (*left)(void *data);
+};
+
 struct run_options {
+    struct run_place *place; /* NULL: a cell of its own */
     struct caller caller;
     bool keep_going;       /* nobody has to wait for it: async */
     bool shared_workspace; /* /execute: the persistent folder is /workspace */

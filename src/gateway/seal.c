@@ -15,7 +15,7 @@ int seal_files(struct hc_err *err)
     };
     if (hc_landlock_abi() == 0)
         return 0; /* its root has nothing else in it */
-    return hc_landlock_restrict(paths, sizeof paths / sizeof *paths, err);
+    return hc_landlock_restrict(paths, sizeof paths / sizeof *paths, true, err);
 }
 
 int seal_calls(struct hc_err *err)

@@ -110,7 +110,7 @@ static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *l
     if (controllers & CGROUP_HAS_MEMORY) {
         result = put_number(dir, "memory.max", limits->memory, err);
         if (result == 0)
-            result = put(dir, "memory.oom.group", "1", err);
+            result = put(dir, "memory.oom.group", limits->apart ? "0" : "1", err);
         /* The file is absent on a kernel without swap accounting, where there is nothing to limit. */
         if (result == 0 && faccessat(dir, "memory.swap.max", F_OK, 0) == 0)
             result = put_number(dir, "memory.swap.max", limits->swap, err);

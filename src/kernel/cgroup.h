@@ -45,6 +45,7 @@ struct cgroup_limits {
     uint64_t cpu_milli;    /* thousandths of a CPU; 0: no quota */
     uint64_t cpu_shares;
     uint64_t pids; /* 0: no limit */
+    bool apart;    /* out of memory ends the process that the kernel chooses, and not the whole group */
 };
 
 struct cgroup_stats {
@@ -53,6 +54,10 @@ struct cgroup_stats {
     uint64_t memory_peak;
     uint64_t pids_peak;
     uint64_t oom_kills, pids_denied;
+};
+
+struct cgroup_usage { /* as it is now */
+    uint64_t memory, memory_peak, pids, cpu;
 };
 
 void cgroup_base_init(struct cgroup_base *base);
@@ -106,5 +111,19 @@ int cgroup_kill(const struct cgroup *group);
 /* Closes the fds and removes the folders; -EBUSY while a process is still in there (the fds stay open then). */
 int cgroup_remove(const struct cgroup_base *base, struct cgroup *group);
 void cgroup_init(struct cgroup *group);
+
+/* Groups within a group: cgroup_inner.c. What they may use is the outer one's; they tell its jobs apart, so that one can
+ * be ended or counted without the others. */
+int cgroup_inner_create(const struct cgroup_base *base, const struct cgroup *outer, const char *name,
+                        struct cgroup *inner, struct hc_err *err);
+/* As cgroup_remove. */
+int cgroup_inner_remove(const struct cgroup *outer, struct cgroup *inner);
+/* Ends every process in it but one (0: none is left out), seen with the caller's pids. How many it met: until that is 0
+ * one may have been forked meanwhile. Negative: -errno, there is no telling. */
+int cgroup_inner_kill(const struct cgroup *inner, pid_t but);
+/* Freezes a group with everything in it, or lets it go on. -EOPNOTSUPP where there is no version 2. Freezing takes a
+ * moment: it is asked for, not waited for. */
+int cgroup_freeze(const struct cgroup *group, bool on);
+void cgroup_usage(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_usage *usage);
 
 #endif

@@ -98,7 +98,7 @@ static int add_path(int ruleset, uint64_t handled, const struct landlock_path *p
     return 0;
 }
 
-int hc_landlock_restrict(const struct landlock_path *paths, size_t count, struct hc_err *err)
+int hc_landlock_restrict(const struct landlock_path *paths, size_t count, bool alone, struct hc_err *err)
 {
     int abi = hc_landlock_abi();
     if (abi == 0)
@@ -107,7 +107,7 @@ int hc_landlock_restrict(const struct landlock_path *paths, size_t count, struct
     size_t size = sizeof attr.handled_access_fs;
     if (abi >= 4)
         size = offsetof(struct ruleset_attr, scoped);
-    if (abi >= 6) {
+    if (abi >= 6 && alone) {
         attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
         size = sizeof attr;
     }

@@ -7,6 +7,7 @@
 #define HC_KERNEL_LANDLOCK_H
 
 #include "base/err.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 enum landlock_access {
@@ -22,7 +23,9 @@ struct landlock_path {
 
 /* The kernel's ABI version, 0 when there is no Landlock. */
 int hc_landlock_abi(void);
-/* Restrict the calling thread to these paths, by every right that the kernel's ABI knows. Needs no_new_privs. */
-int hc_landlock_restrict(const struct landlock_path *paths, size_t count, struct hc_err *err);
+/* Restrict the calling thread to these paths, by every right that the kernel's ABI knows. Needs no_new_privs. `alone`:
+ * it can neither signal nor reach by abstract socket anyone who is not its descendant; without it the namespaces alone
+ * see to that, as between the jobs of one sandbox, which may. */
+int hc_landlock_restrict(const struct landlock_path *paths, size_t count, bool alone, struct hc_err *err);
 
 #endif

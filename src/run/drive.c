@@ -39,7 +39,10 @@ void drive_stop(struct drive *drive, int code, const char *what)
 
 void drive_send(struct drive *drive, struct warden_message *message, const int *fds, size_t count)
 {
-    int result = drive->linked ? link_send(drive->link, &drive->owner, message, fds, count) : 0;
+    const struct drive_room *room = drive->options.room;
+    int result = room            ? room->send(room->data, message, fds, count)
+                 : drive->linked ? link_send(drive->link, &drive->owner, message, fds, count)
+                                 : 0;
     if (result < 0)
         drive_stop(drive, -result, "talking to the warden");
 }
@@ -70,7 +73,7 @@ static void destroy_cell(struct drive *drive)
     if (drive->done)
         return;
     drive->done = true;
-    if (drive->last)
+    if (drive->last || drive->options.room)
         return;
     struct warden_message message = {.type = WARDEN_CELL_DESTROY};
     drive_send(drive, &message, NULL, 0);
@@ -210,9 +213,8 @@ static struct drive *drive_of(struct link_owner *owner)
     return (struct drive *)((char *)owner - offsetof(struct drive, owner));
 }
 
-static void on_message(struct link_owner *owner, const struct warden_message *message)
+static void hear(struct drive *drive, const struct warden_message *message)
 {
-    struct drive *drive = drive_of(owner);
     switch (message->type) {
     case WARDEN_CELL_FAILED:
         if (!drive->failure.code)
@@ -229,6 +231,24 @@ static void on_message(struct link_owner *owner, const struct warden_message *me
     default:
         break;
     }
+    settle(drive);
+}
+
+static void on_message(struct link_owner *owner, const struct warden_message *message)
+{
+    hear(drive_of(owner), message);
+}
+
+void drive_room_message(struct drive *drive, const struct warden_message *message)
+{
+    hear(drive, message);
+}
+
+void drive_room_gone(struct drive *drive, const struct hc_err *why)
+{
+    if (!drive->failure.code)
+        drive->failure = *why;
+    drive->failed = drive->failed || !drive->done;
     settle(drive);
 }
 
@@ -360,6 +380,11 @@ static void drive_free(struct drive *drive)
 static void settle(void *data)
 {
     struct drive *drive = data;
+    const struct drive_room *room = drive->options.room;
+    if (room && drive->done && !drive->failed) { /* what it left running may hold its pipes for ever */
+        pipes_drain(&drive->pipes);
+        pipes_leave(&drive->pipes, room->linger, room->data);
+    }
     if (!drive->failed && (!drive->done || pipes_busy(&drive->pipes)))
         return;
     if (!drive->failed && !drive->cancelled && more_tests(drive)) {
@@ -424,6 +449,10 @@ static int take_kept(struct drive *drive)
 /* Its disk is the run's own, besides what it begins with. */
 static void start_first_stage(struct drive *drive)
 {
+    if (drive->options.room) {
+        drive_start_stage(drive);
+        return;
+    }
     struct cell_spec spec = drive->plan->cell;
     spec.disk += drive->snapshot.disk;
     spec.inodes += drive->snapshot.inodes;

@@ -37,7 +37,17 @@ struct drive_events { /* any may be NULL */
     void (*ended)(void *data);
 };
 
+/* A cell that is there already, has others in it, and stays: sandboxes. Jobs are numbered as the drive numbers them. */
+struct drive_room {
+    void *data;
+    /* Takes nothing: fds stay the drive's. 0 or -errno. Messages: JOB_START, JOB_KILL. */
+    int (*send)(void *data, struct warden_message *message, const int *fds, size_t count);
+    /* Something that a job left running may still hold this pipe. Takes it; NULL: it is closed. */
+    void (*linger)(void *data, int fd);
+};
+
 struct drive_options {
+    const struct drive_room *room; /* where it is to be; NULL: a cell of its own. Lives until `ended` */
     int input;                     /* fd to feed stdin from, or -1: the request's own */
     uint32_t required;             /* the layers that must hold: the warden makes no cell otherwise */
     bool final;                    /* the warden is not needed after this run */
@@ -51,6 +61,9 @@ struct drive_options {
 int drive_start(struct link *link, const struct plan *plan, const struct drive_options *options, struct result *result,
                 struct drive **out);
 void drive_cancel(struct drive *drive); /* ends it; `ended` follows with status killed */
+/* What the warden said of a job in a room, and that there is no room any more. */
+void drive_room_message(struct drive *drive, const struct warden_message *message);
+void drive_room_gone(struct drive *drive, const struct hc_err *why);
 /* Ends it with this failure as the result's `internal` (a greeting that refuses the run): `ended` follows. */
 void drive_fail(struct drive *drive, const struct hc_err *err);
 

@@ -103,7 +103,7 @@ static void start_program(struct drive *drive, const struct program *program)
     if (result == 0)
         result = fds[0] = open_input(drive, program);
     if (result >= 0)
-        result = fds[3] = argument_block(drive->plan->cell.work_dir, program->argv, &drive->plan->env);
+        result = fds[3] = argument_block(plan_cwd(drive->plan), program->argv, &drive->plan->env);
     struct warden_message message = {.type = WARDEN_JOB_START, .job = drive->job};
     message.job_spec.kind = JOB_PROGRAM;
     message.job_spec.sweep = program->sweep;
@@ -139,8 +139,8 @@ void drive_start_stage(struct drive *drive)
                               .input = &plan->request->input,
                               .compile = stage->compile,
                               .feed = !stage->compile && drive->options.input >= 0,
-                              .sweep = drive->job > drive->first,
-                              .last = drive->job + 1 == plan->stage_count && plan->request->collect.count == 0 &&
+                              .sweep = drive->job > drive->first && !drive->options.room,
+                              .last = !drive->options.room && drive->job + 1 == plan->stage_count && plan->request->collect.count == 0 &&
                                       plan->test_count == 0,
                               .warm = stage->warm,
                               .warm_stage = stage->warm_stage,

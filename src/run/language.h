@@ -89,13 +89,13 @@ bool language_version_in(const struct language *language, const char *text, char
  * the language's extensions, entry first. `limits`: what is in force for the stage; NULL: the table's defaults.
  *   {entry}    the entry, relative to work_dir     {stem}    its name without folder and extension
  *   {sources}  a word of its own: all sources      {dir}     work_dir
- *   {out}      LANGUAGE_OUT                        {memory}  the memory limit in MiB
+ *   {out}      `out`, usually LANGUAGE_OUT         {memory}  the memory limit in MiB
  *   {cpus}     CPUs, rounded up                    {cache}   LANGUAGE_CACHE/<name>: what [prepare] made, if it has
  * Any other lower-case word in braces is refused when the file is read; any other brace is text. A file name that
  * begins with a dash gets "./" before it, so that no tool takes it for an option. */
 int language_expand(const struct language *language, const struct language_stage *stage, const char *work_dir,
-                    const char *entry, const struct words *sources, const struct limits *limits, struct words *argv,
-                    struct hc_err *err);
+                    const char *entry, const char *out, const struct words *sources, const struct limits *limits,
+                    struct words *argv, struct hc_err *err);
 /* The same for what is started ahead, when there is no program yet. `templates`: a command, or variables.
  *   {driver}   LANGUAGE_DRIVERS/<name>     {out} {dir} {memory} {cpus} {cache}   as above */
 #define LANGUAGE_DRIVERS "/.hotcell/warm"

@@ -153,8 +153,8 @@ static int fill_in(const struct words *command, const struct values *values, con
 }
 
 int language_expand(const struct language *language, const struct language_stage *stage, const char *work_dir,
-                    const char *entry, const struct words *sources, const struct limits *limits, struct words *argv,
-                    struct hc_err *err)
+                    const char *entry, const char *out, const struct words *sources, const struct limits *limits,
+                    struct words *argv, struct hc_err *err)
 {
     const char *base = strrchr(entry, '/') != NULL ? strrchr(entry, '/') + 1 : entry;
     const char *dot = strrchr(base, '.');
@@ -169,7 +169,7 @@ int language_expand(const struct language *language, const struct language_stage
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     }
     const struct values values = {
-        {entry_word, "", LANGUAGE_OUT, stem, work_dir, measures.memory, measures.cpus, "", measures.cache}};
+        {entry_word, "", out, stem, work_dir, measures.memory, measures.cpus, "", measures.cache}};
     int result = fill_in(&stage->command, &values, sources, argv);
     if (result < 0)
         return hc_fail_errno(err, result == -ENOMEM ? HC_CLASS_OURS : HC_CLASS_REQUEST, -result,

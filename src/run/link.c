@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-enum { LINK_MAX_FDS = 8 };
+enum { LINK_MAX_FDS = WARDEN_KEEP_MAX };
 
 struct unsent {
     struct unsent *next;
@@ -31,6 +31,7 @@ struct link {
     void (*hello)(void *data, const struct warden_message *message);
     void (*gone)(void *data);
     void (*pool)(void *data, const struct pool_facts *facts);
+    void (*held)(void *data, const struct warden_message *message, int *fds, size_t count);
     void *data;
 };
 
@@ -100,15 +101,24 @@ static int send_unsent(struct link *link)
 static void receive(struct link *link)
 {
     struct warden_message message;
+    int fds[WARDEN_KEEP_MAX];
     size_t count = 0;
-    ssize_t size = hc_recv_fds(link->socket, &message, sizeof message, NULL, 0, &count);
+    ssize_t size = hc_recv_fds(link->socket, &message, sizeof message, fds, WARDEN_KEEP_MAX, &count);
     /* A reset is reported once, before what was sent before it: unix(7). */
     if (size == -EAGAIN || size == -EINTR || size == -ECONNRESET)
         return;
     if (size != (ssize_t)sizeof message || message.protocol != WARDEN_PROTOCOL) {
+        for (size_t i = 0; size > 0 && i < count; i++)
+            hc_close(fds[i]);
         die(link, size < 0 ? (int)-size : EPIPE);
         return;
     }
+    if (message.type == WARDEN_HELD && link->held) {
+        link->held(link->data, &message, fds, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        hc_close(fds[i]);
     if (message.type == WARDEN_HELLO) {
         if (link->hello)
             link->hello(link->data, &message);
@@ -187,6 +197,22 @@ void link_add(struct link *link, struct link_owner *owner)
     owner->cell = ++link->last_cell;
     owner->next = link->owners;
     link->owners = owner;
+}
+
+void link_add_as(struct link *link, struct link_owner *owner, uint64_t cell)
+{
+    owner->cell = cell;
+    owner->next = link->owners;
+    link->owners = owner;
+}
+
+int link_ask_held(struct link *link,
+                  void (*held)(void *data, const struct warden_message *message, int *fds, size_t count))
+{
+    struct link_owner nobody = {.cell = 0};
+    struct warden_message message = {.type = WARDEN_HELD};
+    link->held = held;
+    return link_send(link, &nobody, &message, NULL, 0);
 }
 
 void link_remove(struct link *link, struct link_owner *owner)

@@ -29,6 +29,12 @@ void link_free(struct link *link); /* closes the socket; owners are told */
 bool link_alive(const struct link *link);
 struct hc_loop *link_loop(const struct link *link);
 void link_add(struct link *link, struct link_owner *owner); /* gives it a cell number */
+/* One that has a number: of a cell that lasts. */
+void link_add_as(struct link *link, struct link_owner *owner, uint64_t cell);
+/* Asks what lasting cells there are. `held` is called for each message of the answer, with fds that it takes; the last
+ * one has no cell. */
+int link_ask_held(struct link *link,
+                  void (*held)(void *data, const struct warden_message *message, int *fds, size_t count));
 void link_remove(struct link *link, struct link_owner *owner);
 /* protocol and cell are filled in. 0, or -errno; a warden that is gone is reported through `gone`, and this returns 0.
  */

@@ -91,6 +91,18 @@ bool pipes_busy(const struct pipes *pipes)
     return pipes->first != NULL;
 }
 
+void pipes_leave(struct pipes *pipes, void (*take)(void *data, int fd), void *data)
+{
+    while (pipes->first) {
+        int fd = HC_TAKE_FD(pipes->first->fd);
+        close_end(pipes->first);
+        if (take)
+            take(data, fd);
+        else
+            hc_close(fd);
+    }
+}
+
 void pipes_close(struct pipes *pipes)
 {
     while (pipes->first)

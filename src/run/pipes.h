@@ -25,6 +25,8 @@ int pipes_open(struct pipes *pipes, uint64_t job, int number, int *write_end);
 /* Reads what is there already, without `after`. */
 void pipes_drain(struct pipes *pipes);
 bool pipes_busy(const struct pipes *pipes); /* one of them is not at its end */
+/* Gives away those that are not at their ends. `take` NULL: closes them. */
+void pipes_leave(struct pipes *pipes, void (*take)(void *data, int fd), void *data);
 void pipes_close(struct pipes *pipes);
 
 #endif

@@ -144,6 +144,11 @@ static int plan_files(struct plan *plan, const char *code_name, struct hc_err *e
     return 0;
 }
 
+const char *plan_cwd(const struct plan *plan)
+{
+    return plan->request->cwd ? plan->request->cwd : plan->cell.work_dir;
+}
+
 /* ---- environment ---- */
 
 int plan_set_env(struct words *env, const char *setting)
@@ -184,6 +189,23 @@ static int plan_env(struct plan *plan, struct hc_err *err)
 
 /* ---- what to run ---- */
 
+static int name_entry(struct plan *plan, const char *name, struct hc_err *err)
+{
+    const struct request *request = plan->request;
+    const char *dot = strrchr(plan->language->file, '.');
+    int length;
+    if (!request->apart)
+        length = asprintf(&plan->entry, "%s%s", request->code_apart ? PLAN_APART : "", name);
+    else if (plan->language->compile.present)
+        length = asprintf(&plan->entry, PLAN_APART_OWN "/code/%s", request->apart, name);
+    else
+        length = asprintf(&plan->entry, "%s/.%s%s", plan->cell.work_dir, request->apart, dot ? dot : "");
+    if (length >= 0)
+        return 0;
+    plan->entry = NULL;
+    return plan_no_memory(err);
+}
+
 static int choose_language(const struct config *config, struct plan *plan, struct hc_err *err)
 {
     const struct request *request = plan->request;
@@ -203,12 +225,7 @@ static int choose_language(const struct config *config, struct plan *plan, struc
         hc_err_field(err, "language");
         return hc_err_remedy(err, "apt install %s", plan->language->package);
     }
-    const char *name = request->entry ? request->entry : plan->language->file;
-    if (asprintf(&plan->entry, "%s%s", request->code_apart ? PLAN_APART : "", name) < 0) {
-        plan->entry = NULL;
-        return plan_no_memory(err);
-    }
-    return 0;
+    return name_entry(plan, request->entry ? request->entry : plan->language->file, err);
 }
 
 static bool has_file(const struct request *request, const char *path)

@@ -12,6 +12,7 @@
 
 /* Where code goes that must not be in the working directory: private to the cell. */
 #define PLAN_APART "/tmp/.hotcell/code/"
+#define PLAN_APART_OWN "/tmp/.hotcell/%s" /* request->apart */
 
 struct plan_stage {
     char name[RUN_NAME_SIZE];
@@ -53,6 +54,8 @@ struct plan {
     const struct request *request; /* not owned */
 };
 
+/* Where its programs begin. */
+const char *plan_cwd(const struct plan *plan);
 int plan_make(const struct config *config, const struct request *request, struct plan *plan, struct hc_err *err);
 void plan_release(struct plan *plan);
 /* The limits in the warden's words. */

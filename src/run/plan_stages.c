@@ -68,10 +68,13 @@ static int expand(const struct plan *plan, const struct language_stage *stage, c
                   struct words *argv, struct hc_err *err)
 {
     struct words sources = {0};
+    char out[96] = LANGUAGE_OUT;
+    if (plan->request->apart)
+        snprintf(out, sizeof out, PLAN_APART_OWN "/main", plan->request->apart);
     int result = find_sources(plan, &sources);
     result = result < 0 ? plan_no_memory(err)
-                        : language_expand(plan->language, stage, plan->cell.work_dir, plan->entry, &sources, limits,
-                                          argv, err);
+                        : language_expand(plan->language, stage, plan->cell.work_dir, plan->entry, out, &sources,
+                                          limits, argv, err);
     words_release(&sources);
     return result;
 }

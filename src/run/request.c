@@ -42,7 +42,7 @@ void request_free(struct request *request)
     struct words *lists[] = {&request->command, &request->args, &request->env, &request->collect};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         words_release(lists[i]);
-    void *plain[] = {request->language,   request->code.data, request->entry,   request->files,
+    void *plain[] = {request->apart,      request->cwd,       request->language,   request->code.data, request->entry,   request->files,
                      request->input.data, request->network,   request->image,   request->mounts,
                      request->stages,     request->tests,     request->metadata};
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)

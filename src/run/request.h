@@ -69,6 +69,10 @@ struct request {
     int allow_weak;        /* -1: as configured, 0, 1. Not in JSON: only the operator says this */
     bool code_apart;       /* the code goes to PLAN_APART, because others share the working directory; no files then.
                               Not in JSON */
+    char *apart;           /* with code_apart: a name that nobody else in the cell has. Code that is compiled goes to a
+                              folder of that name, other code to a hidden file in the working directory, so that it
+                              finds its neighbours there. Not in JSON */
+    char *cwd;             /* where it begins; NULL: the working directory of the cell. Not in JSON */
     struct request_mount *mounts;
     size_t mount_count;
     struct request_stage *stages;

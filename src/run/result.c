@@ -316,19 +316,25 @@ static char digit_at(const unsigned char number[16], int index)
 
 int result_id(char *id, size_t size, int64_t created_at)
 {
+    return result_id_of("run_", id, size, created_at);
+}
+
+int result_id_of(const char *word, char *id, size_t size, int64_t created_at)
+{
     unsigned char number[16];
     uint64_t milliseconds = (uint64_t)created_at / 1000;
+    size_t length = strlen(word);
 
-    if (size < sizeof("run_") + 26)
+    if (size < length + 27)
         return -ENOSPC;
     if (getrandom(number, sizeof(number), 0) != (ssize_t)sizeof(number))
         return -errno;
     for (int i = 0; i < 6; i++)
         number[i] = (unsigned char)(milliseconds >> (40 - 8 * i));
-    memcpy(id, "run_", 4);
+    memcpy(id, word, length);
     for (int i = 0; i < 26; i++)
-        id[4 + i] = digit_at(number, i);
-    id[30] = '\0';
+        id[length + (size_t)i] = digit_at(number, i);
+    id[length + 26] = '\0';
     return 0;
 }
 

@@ -62,6 +62,7 @@ struct result_file {
 
 struct result {
     char id[40]; /* "run_" + 26 characters, sortable by time */
+    char sandbox[40]; /* in which it was; "": a cell of its own */
     enum run_status status;
     int exit_code, signal;
     char language[32], version[64]; /* "" for a plain command */
@@ -93,9 +94,10 @@ struct result {
  * the largest of the peaks.
  */
 
-/* A new id for a run that was created then (µs since the epoch): "run_" and 26 characters, 48 bits of time and 80 of
- * chance, so that ids sort by time. `size` is at least 31. 0 or -errno. */
-int result_id(char *id, size_t size, int64_t created_at);
+/* A new id for what was created then (µs since the epoch): a word of up to 5 characters ("run_"), then 26, 48 bits of
+ * time and 80 of chance, so that ids sort by time. `size` is at least 32. 0 or -errno. */
+int result_id_of(const char *word, char *id, size_t size, int64_t created_at);
+int result_id(char *id, size_t size, int64_t created_at); /* "run_" */
 
 const char *run_status_word(enum run_status status);
 /* The status, exit code and signal of one stage from its facts; of the whole run from its stages and tests, each of

@@ -383,6 +383,8 @@ char *result_to_json(const struct result *result, bool pretty)
 
     result_usage(result, &usage);
     put(&object, "id", json_string(result->id));
+    if (result->sandbox[0])
+        put(&object, "sandbox", json_string(result->sandbox));
     put(&object, "status", json_string(run_status_word(result->status)));
     put(&object, "success", json_boolean(result_success(result)));
     put(&object, "exit_code", json_integer(result->exit_code));

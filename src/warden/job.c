@@ -25,6 +25,8 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
     job->id = id;
     job->spec = *spec;
     job->pidfd = job->report = job->oom = job->door = job->door_inside = -1;
+    if (spec->has_door)
+        job->door_inside = HC_TAKE_FD(fds[--count]);
     for (size_t i = 0; i < 5; i++)
         job->fds[i] = i < count ? HC_TAKE_FD(fds[i]) : -1;
     job->next = cell->jobs;
@@ -53,6 +55,7 @@ void job_free(struct held_job *job)
     hc_timer_remove(job->deadline);
     hc_timer_remove(job->cpu_timer);
     hc_timer_remove(job->oom_timer);
+    lasting_forget(job);
     hc_close(job->pidfd);
     hc_close(job->report);
     hc_close(job->oom);
@@ -84,6 +87,10 @@ void job_end(struct held_job *job, enum job_end reason)
 {
     if (job->end == JOB_EXITED)
         job->end = reason;
+    if (job->cell->lasting) {
+        lasting_end(job);
+        return;
+    }
     cell_kill(&job->cell->cell);
     if (job->group && job->group != &job->cell->cell.group)
         cgroup_kill(job->group);
@@ -104,8 +111,11 @@ static uint64_t less(uint64_t value, uint64_t other)
 static void gather(struct held_job *job, const siginfo_t *info, const struct rusage *usage, struct job_facts *facts)
 {
     const struct cgroup_base *base = &job->cell->warden->host.cgroups;
-    struct cgroup_stats stats;
-    cgroup_stats(base, job->group, &stats);
+    struct cgroup_stats stats = {0};
+    if (job->cell->lasting)
+        cgroup_cpu(base, job->group, &stats);
+    else
+        cgroup_stats(base, job->group, &stats);
     facts->wall = hc_now() - (job->exec_at ? job->exec_at : job->begun);
     facts->started_at = job->exec_at;
     facts->start = job->start;
@@ -141,6 +151,8 @@ static void gather(struct held_job *job, const siginfo_t *info, const struct rus
     facts->pids_denied = stats.pids_denied;
     /* Proven by the counter, also when the process that the kernel chose was not the main one. */
     facts->end = job->end == JOB_EXITED && stats.oom_kills ? JOB_OUT_OF_MEMORY : job->end;
+    if (job->cell->lasting)
+        lasting_facts(job, facts);
 }
 
 /* ---- events ---- */
@@ -253,6 +265,11 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     }
     struct held_cell *cell = job->cell;
     bool last = job->spec.last, told = !job->spec.untold;
+    if (cell->lasting) {
+        lasting_over(job, &message);
+        supervise_check_gone(cell);
+        return;
+    }
     if (job->waiting)
         primed_lost(job);
     message.job_spec.last = last;
@@ -353,6 +370,8 @@ static int choose_group(struct held_job *job, struct hc_err *err)
 {
     struct held_cell *cell = job->cell;
     const struct cgroup_base *base = &cell->warden->host.cgroups;
+    if (cell->lasting)
+        return lasting_group(job, err);
     if (!cell->used) {
         cell->used = true;
         job->group = &cell->cell.group;
@@ -415,7 +434,13 @@ void job_entered(struct held_job *job)
 
 static struct cell_job entry_of(const struct held_job *job)
 {
-    return (struct cell_job){.kind = job->spec.kind == JOB_COLLECT ? CELL_JOB_COLLECT : CELL_JOB_PROGRAM,
+    static const enum cell_job_kind kinds[] = {[JOB_PROGRAM] = CELL_JOB_PROGRAM,
+                                               [JOB_COLLECT] = CELL_JOB_COLLECT,
+                                               [JOB_FILES] = CELL_JOB_FILES,
+                                               [JOB_TERMINAL] = CELL_JOB_TERMINAL,
+                                               [JOB_CONNECT] = CELL_JOB_CONNECT};
+    return (struct cell_job){.kind = kinds[job->spec.kind],
+                             .shared = job->cell->lasting,
                              /* what waits in the cell is not what it is to find there */
                              .sweep = job->spec.sweep || (job->cell->warm && !job->waiting),
                              .resize = job->cell->resize,

@@ -18,11 +18,17 @@
 
 void warden_say(struct warden *warden, const struct warden_message *message)
 {
-    if (warden->client < 0 || (message->cell == 0 && message->type != WARDEN_HELLO && message->type != WARDEN_POOL))
+    warden_hand(warden, message, NULL, 0);
+}
+
+void warden_hand(struct warden *warden, const struct warden_message *message, const int *fds, size_t count)
+{
+    if (warden->client < 0 || (message->cell == 0 && message->type != WARDEN_HELLO && message->type != WARDEN_POOL &&
+                               message->type != WARDEN_HELD))
         return;
     struct warden_message copy = *message;
     copy.protocol = WARDEN_PROTOCOL;
-    int result = hc_send_fds(warden->client, &copy, sizeof copy, NULL, 0);
+    int result = hc_send_fds(warden->client, &copy, sizeof copy, fds, count);
     /* A client that is gone is noticed by its end of file. One that cannot be told must not wait for ever: our end is
      * its end of file. */
     if (result < 0 && result != -EPIPE && result != -ECONNRESET)
@@ -43,7 +49,8 @@ static void drop_client(struct warden *warden)
     warden->client_watch = NULL;
     warden->client = hc_close(warden->client);
     for (struct held_cell *cell = warden->cells; cell; cell = cell->next)
-        cell->id = 0; /* the next client's numbers are its own */
+        if (!cell->lasting || warden->closing)
+            cell->id = 0; /* the next client's numbers are its own */
     supervise_end(warden, warden->closing);
 }
 
@@ -93,6 +100,16 @@ static void dispatch(struct warden *warden, const struct warden_message *message
         break;
     case WARDEN_JOB_KILL:
         supervise_kill(warden, message->cell, message->job, message->reason);
+        break;
+    case WARDEN_HELD:
+    case WARDEN_KEEP:
+    case WARDEN_CELL_USAGE:
+    case WARDEN_CELL_FREEZE:
+    case WARDEN_JOB_SIGNAL:
+    case WARDEN_JOB_SWEEP:
+    case WARDEN_JOB_FORGET:
+        lasting_message(warden, message, fds, count);
+        used = count;
         break;
     default: /* not for us: a client that is confused is a client that is gone */
         lose_client(warden);

@@ -13,10 +13,14 @@
 #include "cell/spec.h"
 #include <stdint.h>
 
-enum { WARDEN_PROTOCOL = 1 };
+enum { WARDEN_PROTOCOL = 2 };
 
 /* What the warden is born with, by number. */
 enum { WARDEN_CLIENT_FD = 3, WARDEN_SETUP_FD = 4, WARDEN_CGROUP_FD = 5, WARDEN_FIRST_FREE_FD = 12 };
+
+/* In the number of every cell that lasts, and of no other: those of a client that is gone meet no new ones. */
+#define WARDEN_LASTING (1ULL << 63)
+enum { WARDEN_KEEP_MAX = 8 };
 
 /* Layers that hold for a cell; the words of `isolation.layers` in a result are in this order. */
 enum isolation_layer {
@@ -53,6 +57,16 @@ enum warden_type {
     WARDEN_POOL,        /* keeper →, of a service: pool_spec. → client: pool, whenever it has changed */
     WARDEN_WARM,        /* keeper →, of a service: warm_spec; fds: an argument block for each of its programs */
     WARDEN_PING,        /* keeper →, of a service: answered alike, so that one that hangs is noticed */
+
+    /* Of cells that last: warden/lasting.c */
+    WARDEN_KEEP,        /* client →: fds to keep for it, of a cell (job 0) or of a job; those before are let go */
+    WARDEN_HELD,        /* client →; answered alike for each cell and each of its jobs that are there, with the fds that
+                           were kept; the last answer has no cell */
+    WARDEN_CELL_USAGE,  /* client →; answered alike, with usage */
+    WARDEN_CELL_FREEZE, /* client →: on; answered alike, with on as it is now, or err */
+    WARDEN_JOB_SIGNAL,  /* client →: signal, for the job's process group */
+    WARDEN_JOB_SWEEP,   /* client →: ends all processes of a job but its main one; then that gets `signal`, if not 0 */
+    WARDEN_JOB_FORGET,  /* client →: it has heard of the job's end */
 };
 
 /* How a job came to be. Nothing about its cell or its seal differs. */
@@ -105,6 +119,9 @@ enum job_kind {
     JOB_PROGRAM, /* unpack files if there are any, then exec argv */
     JOB_COLLECT, /* helper: end what still runs in the cell, then write the files that match argv's patterns to stdout
                     (cell/archive.h) */
+    JOB_FILES,    /* helper: what argv says with the files of the cell (cell/files.h) */
+    JOB_TERMINAL, /* exec argv in a terminal, whose other end goes out by the door (cell/hand.h) */
+    JOB_CONNECT,  /* helper: a connection to the port argv[0] goes out by the door */
 };
 
 /* Where the fd of files is unpacked: below the working directory; or, what was collected from "/", where it was. */
@@ -118,6 +135,7 @@ struct job_spec {
     uint32_t untold;    /* and nobody needs to hear when it has gone */
     uint32_t final;     /* and so does the warden: the kernel clears its pid namespace faster than any messages could */
     uint32_t stage;     /* which program of a primed cell it is for */
+    uint32_t has_door;  /* the last fd is a socket for it: fd 3 of the program. Only in cells that last */
     uint64_t warm;      /* JOB_PROGRAM: the id of what may stand in for an exec; 0: nothing. Unknown ids start cold */
     struct job_limits limits;
     uint64_t collect_limit; /* JOB_COLLECT: bytes */
@@ -137,6 +155,14 @@ struct job_facts {
     uint64_t cpu_throttled; /* µs */
     uint64_t started_at;    /* CLOCK_MONOTONIC µs of the exec, or of what stood in for it */
     uint32_t start;         /* enum job_start */
+};
+
+/* What all jobs of a cell that lasts use together, now. */
+struct cell_usage {
+    uint64_t memory, memory_peak, pids, cpu;
+    uint64_t oom_kills;
+    uint32_t jobs; /* that run */
+    uint32_t frozen;
 };
 
 struct warden_setup {
@@ -160,6 +186,13 @@ struct warden_message {
     uint64_t warm;       /* CELL_NEW: the cell of a primed one, if there is one; 0: any */
     uint32_t verbose;    /* CELL_NEW: say CELL_READY, and JOB_STARTED of its jobs. Each message wakes somebody */
     uint32_t pooled;     /* CELL_READY: it was there already */
+    uint32_t lasting;    /* CELL_NEW: it stays when its client goes, and its jobs share limits and end one by one. Its
+                            number is the client's choice, with this bit: WARDEN_LASTING */
+    uint32_t over;       /* HELD: the cell, or the job, has ended; facts and err say how */
+    uint32_t on;         /* CELL_FREEZE */
+    int32_t signal;      /* JOB_SIGNAL, JOB_SWEEP */
+    struct cell_usage usage;
+    struct job_limits cell_limits; /* CELL_NEW of one that lasts: what its jobs may use together */
     struct warden_setup setup;
     struct hc_err err; /* CELL_FAILED, JOB_ENDED with JOB_NOT_STARTED, a failed HELLO; in a good HELLO (code 0) message
                           and remedy tell why a limit cannot be held here */

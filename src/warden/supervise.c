@@ -17,7 +17,7 @@
 
 enum { REMOVE_AGAIN_US = 1000 };
 
-static struct held_cell *find_cell(struct warden *warden, uint64_t id)
+struct held_cell *supervise_find(struct warden *warden, uint64_t id)
 {
     struct held_cell *cell = id ? warden->cells : NULL;
     while (cell && cell->id != id)
@@ -35,11 +35,25 @@ static void say_cell(struct warden *warden, uint64_t id, enum warden_type type, 
 
 /* ---- the end of a cell ---- */
 
+static void remove_cell(struct held_cell *cell)
+{
+    for (struct held_cell **at = &cell->warden->cells; *at; at = &(*at)->next)
+        if (*at == cell) {
+            *at = cell->next;
+            break;
+        }
+    if (cell->wanted)
+        say_cell(cell->warden, cell->id, WARDEN_CELL_GONE, NULL);
+    lasting_release(cell);
+    free(cell);
+}
+
 static void finish(struct hc_loop *loop, void *data)
 {
     struct held_cell *cell = data;
     struct warden *warden = cell->warden;
     cell->remove_timer = NULL;
+    lasting_clear(cell);
     int result = cgroup_remove(&warden->host.cgroups, &cell->cell.group);
     for (unsigned i = 0; i < cell->spare_count; i++) {
         int spare = cgroup_remove(&warden->host.cgroups, &cell->spare[i]);
@@ -51,24 +65,26 @@ static void finish(struct hc_loop *loop, void *data)
         if (cell->remove_timer)
             return;
     }
-    for (struct held_cell **at = &warden->cells; *at; at = &(*at)->next)
-        if (*at == cell) {
-            *at = cell->next;
-            break;
-        }
-    if (cell->wanted)
-        say_cell(warden, cell->id, WARDEN_CELL_GONE, NULL);
-    hc_close(cell->cell.pidfd);
-    hc_close(cell->cell.report);
-    free(cell);
+    cell->cell.pidfd = hc_close(cell->cell.pidfd);
+    cell->cell.report = hc_close(cell->cell.report);
+    if (cell->lasting && cell->why.code && !cell->wanted && !warden->closing) {
+        cell->state = HELD_DEAD; /* its client has to hear of that, also one that is not there yet */
+        say_cell(warden, cell->id, WARDEN_CELL_GONE, &cell->why);
+    } else {
+        remove_cell(cell);
+    }
     pool_changed(warden);
     warden_check_done(warden);
 }
 
 void supervise_check_gone(struct held_cell *cell)
 {
-    if (cell->state == HELD_DYING && cell->reaped && !cell->jobs && !cell->remove_timer)
-        finish(cell->warden->loop, cell);
+    if (cell->state != HELD_DYING || !cell->reaped || cell->remove_timer)
+        return;
+    for (const struct held_job *job = cell->jobs; job; job = job->next)
+        if (!job->over)
+            return;
+    finish(cell->warden->loop, cell);
 }
 
 static void let_die(struct held_cell *cell, enum job_end reason, const struct hc_err *why)
@@ -77,11 +93,15 @@ static void let_die(struct held_cell *cell, enum job_end reason, const struct hc
     struct held_job *next;
     for (struct held_job *job = cell->jobs; job; job = next) {
         next = job->next;
+        if (job->over)
+            continue;
         if (job->running)
             job_end(job, reason);
         else
             job_refuse(job, why);
     }
+    if (cell->frozen) /* what is frozen dies when it is killed, but pid 1 waits for all of it */
+        cgroup_freeze(&cell->cell.group, false);
     cell_kill(&cell->cell);
     for (unsigned i = 0; i < cell->spare_count; i++)
         cgroup_kill(&cell->spare[i]);
@@ -100,12 +120,30 @@ static void on_init_exit(struct hc_loop *loop, int fd, uint32_t events, void *da
     if (cell->state == HELD_READY) { /* out of memory takes pid 1 along; anything else is a fault of ours */
         struct hc_err err = {0};
         hc_fail(&err, HC_CLASS_OURS, EIO, "pid 1 of the cell died");
+        cell->why = err;
         let_die(cell, JOB_EXITED, &err);
     }
     supervise_check_gone(cell);
 }
 
 /* ---- the beginning of a cell ---- */
+
+static void fail_cell(struct held_cell *cell, const struct hc_err *err)
+{
+    say_cell(cell->warden, cell->id, WARDEN_CELL_FAILED, err);
+    let_die(cell, JOB_SHUTDOWN, err);
+    supervise_check_gone(cell);
+}
+
+/* False: it cannot be limited, and goes. */
+static bool begin_lasting(struct held_cell *cell)
+{
+    struct hc_err err = {0};
+    if (lasting_begin(cell, &err) == 0)
+        return true;
+    fail_cell(cell, &err);
+    return false;
+}
 
 static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
@@ -126,11 +164,9 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
         err.field[sizeof err.field - 1] = err.message[sizeof err.message - 1] = err.remedy[sizeof err.remedy - 1] =
             '\0';
         hc_err_context(&err, "building the cell");
-        say_cell(cell->warden, cell->id, WARDEN_CELL_FAILED, &err);
         if (cell->place != PLACE_CLIENT)
             pool_failed(cell->warden);
-        let_die(cell, JOB_SHUTDOWN, &err);
-        supervise_check_gone(cell);
+        fail_cell(cell, &err);
         return;
     }
     cell->state = HELD_READY;
@@ -140,6 +176,8 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
     }
     if (cell->place == PLACE_POOL)
         pool_changed(cell->warden);
+    else if (cell->lasting && !begin_lasting(cell))
+        return;
     else if (cell->verbose)
         say_cell(cell->warden, cell->id, WARDEN_CELL_READY, NULL);
     struct held_job *next;
@@ -262,6 +300,12 @@ struct held_cell *supervise_build(struct warden *warden, const struct cell_spec 
     return build(warden, spec, -1, 0, place, err);
 }
 
+static void take_lasting(struct held_cell *cell, const struct warden_message *message)
+{
+    cell->lasting = message->lasting;
+    cell->limits = message->cell_limits;
+}
+
 /* One that is there, or nearly: the client need not know the difference. */
 static struct held_cell *take(struct warden *warden, const struct warden_message *message)
 {
@@ -278,6 +322,9 @@ static struct held_cell *take(struct warden *warden, const struct warden_message
     if (cell->cell.spec.disk != message->cell_spec.disk || cell->cell.spec.inodes != message->cell_spec.inodes)
         cell->resize = true;
     cell->cell.spec = message->cell_spec;
+    take_lasting(cell, message);
+    if (cell->state == HELD_READY && cell->lasting && !begin_lasting(cell))
+        return cell;
     if (cell->state == HELD_READY && cell->verbose) {
         struct warden_message answer = {.type = WARDEN_CELL_READY, .cell = cell->id, .pooled = 1};
         warden_say(warden, &answer);
@@ -291,7 +338,8 @@ void supervise_new_cell(struct warden *warden, const struct warden_message *mess
     uint64_t id = message->cell;
     if (message->isolation & ~warden->isolation) /* the client knows from the greeting what is missing */
         hc_fail(&err, HC_CLASS_HOST, EPERM, "a layer that must hold does not");
-    else if (id == 0 || find_cell(warden, id))
+    else if (id == 0 || supervise_find(warden, id) || !(id & WARDEN_LASTING) != !message->lasting ||
+             (message->lasting && job_limits_check(&message->cell_limits, &err) < 0))
         hc_fail(&err, HC_CLASS_OURS, EEXIST, "cell %llu cannot be made", (unsigned long long)id);
     else if (message->cell_spec.mount_count == 0 && cell_spec_check(&message->cell_spec, NULL, &err) == 0 &&
              take(warden, message))
@@ -299,6 +347,7 @@ void supervise_new_cell(struct warden *warden, const struct warden_message *mess
     struct held_cell *cell = err.code ? NULL : build(warden, &message->cell_spec, mounts, id, PLACE_CLIENT, &err);
     if (cell) {
         cell->verbose = message->verbose;
+        take_lasting(cell, message);
         return;
     }
     say_cell(warden, id, WARDEN_CELL_FAILED, &err);
@@ -306,12 +355,16 @@ void supervise_new_cell(struct warden *warden, const struct warden_message *mess
 
 void supervise_destroy(struct warden *warden, uint64_t id, bool told)
 {
-    struct held_cell *cell = find_cell(warden, id);
+    struct held_cell *cell = supervise_find(warden, id);
     if (!cell) {
         say_cell(warden, id, WARDEN_CELL_GONE, NULL);
         return;
     }
     cell->wanted = cell->wanted || told;
+    if (cell->state == HELD_DEAD) {
+        remove_cell(cell);
+        return;
+    }
     struct hc_err err = {0};
     hc_fail(&err, HC_CLASS_OURS, ECANCELED, "the cell was destroyed");
     if (cell->state != HELD_DYING)
@@ -322,14 +375,19 @@ void supervise_destroy(struct warden *warden, uint64_t id, bool told)
 void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds,
                      size_t count)
 {
-    struct held_cell *cell = find_cell(warden, id);
+    struct held_cell *cell = supervise_find(warden, id);
     struct hc_err err = {0};
     int result = job_limits_check(&spec->limits, &err);
-    if (result == 0 && (!cell || cell->state == HELD_DYING))
+    bool lasting = cell && cell->lasting;
+    size_t wanted = 4 + (spec->has_files ? 1 : 0) + (spec->has_door ? 1 : 0);
+    if (result == 0 && (!cell || cell->state >= HELD_DYING))
         result = hc_fail(&err, HC_CLASS_OURS, ENOENT, "there is no such cell");
-    if (result == 0 && count != (spec->has_files ? 5u : 4u))
-        result = hc_fail(&err, HC_CLASS_OURS, EPROTO, "a job has %u fds, not %zu", spec->has_files ? 5u : 4u, count);
-    if (result == 0 && (spec->kind > JOB_COLLECT || spec->stage >= WARM_MAX_STAGES))
+    if (result == 0 && count != wanted)
+        result = hc_fail(&err, HC_CLASS_OURS, EPROTO, "a job has %zu fds, not %zu", wanted, count);
+    bool door = spec->kind == JOB_TERMINAL || spec->kind == JOB_CONNECT;
+    if (result == 0 && (spec->kind > (lasting ? JOB_CONNECT : JOB_COLLECT) || spec->stage >= WARM_MAX_STAGES ||
+                        (lasting && (spec->last || spec->final || spec->sweep || spec->kind == JOB_COLLECT)) ||
+                        (spec->has_door && !lasting) || (door && !spec->has_door)))
         result = hc_fail(&err, HC_CLASS_OURS, EPROTO, "the job is not well-formed");
     struct held_job *job = result == 0 ? job_new(cell, job_id, spec, fds, count) : NULL;
     if (result == 0 && !job)
@@ -347,9 +405,9 @@ void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const 
 
 void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum job_end reason)
 {
-    struct held_cell *cell = find_cell(warden, id);
+    struct held_cell *cell = supervise_find(warden, id);
     for (struct held_job *job = cell ? cell->jobs : NULL; job; job = job->next) {
-        if (job->id != job_id || job->waiting)
+        if (job->id != job_id || job->waiting || job->over)
             continue;
         if (job->running) {
             job_end(job, reason == JOB_OUTPUT ? JOB_OUTPUT : JOB_CANCELLED);
@@ -364,6 +422,10 @@ void supervise_kill(struct warden *warden, uint64_t id, uint64_t job_id, enum jo
 
 static void end_cell(struct held_cell *cell)
 {
+    if (cell->state == HELD_DEAD) {
+        remove_cell(cell);
+        return;
+    }
     struct hc_err err = {0};
     hc_fail(&err, HC_CLASS_OURS, ECANCELED, "hotcell is going");
     if (cell->state != HELD_DYING)
@@ -376,7 +438,7 @@ void supervise_end(struct warden *warden, bool all)
     struct held_cell *next;
     for (struct held_cell *cell = warden->cells; cell; cell = next) {
         next = cell->next;
-        if (all || cell->place == PLACE_CLIENT)
+        if (all || (cell->place == PLACE_CLIENT && !cell->lasting))
             end_cell(cell);
     }
     warden_check_done(warden);

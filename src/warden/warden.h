@@ -37,11 +37,23 @@ struct warden {
     bool closing;
 };
 
-enum held_state { HELD_BUILDING, HELD_READY, HELD_DYING };
+enum held_state { HELD_BUILDING, HELD_READY, HELD_DYING, HELD_DEAD /* one that lasted: until its client has heard */ };
 enum held_place { /* whose a cell is */
                   PLACE_CLIENT,
                   PLACE_POOL,   /* nobody's yet */
                   PLACE_PRIMED, /* nobody's yet, and programs wait in it: primed.c */
+};
+
+/* The group of one job of a cell that lasts. It may outlive the job: what that left running is still in it. */
+struct inner {
+    struct inner *next;
+    struct cgroup group;
+    uint64_t job;
+};
+
+struct kept { /* for a client */
+    int fd[WARDEN_KEEP_MAX];
+    size_t count;
 };
 
 struct held_cell {
@@ -56,6 +68,12 @@ struct held_cell {
     bool verbose; /* the client wants to know how it gets on */
     bool broken;  /* a program that waited in it has ended */
     bool resize;  /* its next job is to give the scratch space the size in its spec */
+    bool lasting, frozen;
+    struct job_limits limits; /* of all jobs together, where it lasts */
+    struct inner *inners;
+    uint64_t next_inner;
+    struct kept kept;
+    struct hc_err why; /* it died by itself */
     struct held_job *jobs;
     bool used;                          /* cell.group has had its job */
     bool wanted;                        /* the client waits for CELL_GONE */
@@ -72,6 +90,12 @@ struct held_job {
     uint64_t id;
     struct job_spec spec;
     int fds[5]; /* until it is started: stdin, stdout, stderr, block, files */
+    struct inner *inner; /* in a cell that lasts */
+    struct kept kept;
+    bool over; /* it has ended, and its client has not heard: facts has how */
+    struct job_facts facts;
+    unsigned sweeps;
+    int sweep_signal;
     struct cgroup *group;
     struct cgroup_stats before;
     pid_t pid;
@@ -89,7 +113,7 @@ struct held_job {
     uint64_t begun, exec_at;
     unsigned oom_checks;
     struct hc_watch *report_watch, *exit_watch, *oom_watch, *door_watch;
-    struct hc_timer *deadline, *cpu_timer, *oom_timer;
+    struct hc_timer *deadline, *cpu_timer, *oom_timer, *sweep_timer;
 };
 
 /* An interpreter that may be started ahead: defined by the keeper, started when it is wanted. */
@@ -107,6 +131,7 @@ struct warm {
 };
 
 /* supervise.c */
+struct held_cell *supervise_find(struct warden *warden, uint64_t id);
 /* `mounts`: the fd of their array, or -1; it stays the caller's. */
 void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts);
 void supervise_destroy(struct warden *warden, uint64_t id, bool told); /* told: the client hears when it is gone */
@@ -133,6 +158,20 @@ void job_free(struct held_job *job);
 void job_enter_cold(struct held_job *job); /* what a zygote did not start */
 int job_limit(struct held_job *job, struct hc_err *err);
 struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count);
+
+/* lasting.c */
+/* It is the client's now, and ready: its limits are put in force. */
+int lasting_begin(struct held_cell *cell, struct hc_err *err);
+int lasting_group(struct held_job *job, struct hc_err *err); /* a group for it: job->group */
+void lasting_facts(struct held_job *job, struct job_facts *facts);
+void lasting_end(struct held_job *job); /* its processes, and no others of the cell */
+/* It has ended: remembered until the client has heard. What it left running stays. */
+void lasting_over(struct held_job *job, const struct warden_message *message);
+/* Messages of the client's. Takes the fds. */
+void lasting_message(struct warden *warden, const struct warden_message *message, int *fds, size_t count);
+void lasting_clear(struct held_cell *cell);  /* groups of jobs in which nobody is any more */
+void lasting_forget(struct held_job *job);   /* what belongs to a job that is freed */
+void lasting_release(struct held_cell *cell); /* and to a cell */
 
 /* pool.c */
 void pool_configure(struct warden *warden, const struct pool_spec *spec);
@@ -175,6 +214,7 @@ void primed_lost(struct held_job *job); /* one that waited has ended */
 
 /* main.c */
 void warden_say(struct warden *warden, const struct warden_message *message);
+void warden_hand(struct warden *warden, const struct warden_message *message, const int *fds, size_t count);
 void warden_check_done(struct warden *warden);
 
 #endif

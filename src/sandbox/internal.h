@@ -1,0 +1,30 @@
+/* What sandbox.c and sandboxes.c share. */
+#ifndef HC_SANDBOX_INTERNAL_H
+#define HC_SANDBOX_INTERNAL_H
+
+#include "sandbox/sandbox.h"
+
+struct sandboxes {
+    struct hc_loop *loop;
+    struct sandboxes_events events;
+    const struct config *config;
+    struct link *link; /* NULL: no warden */
+    uint32_t required; /* layers that must hold */
+    bool listed;       /* the warden has told what there is */
+    struct sandbox *first;
+    struct sandbox *adopting; /* whose jobs the warden is telling */
+    json_t *adopting_state;
+    struct hc_timer *timer;
+};
+
+/* sandboxes.c */
+struct sandbox *sandbox_new(struct sandboxes *all, const char *tenant); /* in no list; NULL: no memory */
+void sandboxes_add(struct sandbox *sandbox);
+void sandboxes_remove(struct sandbox *sandbox); /* and frees it */
+
+/* sandbox.c */
+void sandbox_free(struct sandbox *sandbox);
+void sandbox_tell(const struct sandbox *sandbox, const char *event, const char *why);
+const struct box_events *sandbox_events(struct sandbox *sandbox, struct box_events *events);
+
+#endif
