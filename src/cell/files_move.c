@@ -1,0 +1,114 @@
+/*
+ * Another place or name for a file or tree. From one file system to another it is copied beside its new place first,
+ * renamed when the copy is whole, and then the old one is deleted: at no time are there half of it in the new place.
+ */
+#include "base/fd.h"
+#include "cell/files_internal.h"
+#include "cell/files_temp.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { NO_REPLACE = 1 }; /* RENAME_NOREPLACE of <linux/fs.h>; musl has no renameat2 */
+
+/* renameat2 where it is to refuse what exists; a file system that cannot (EINVAL) is asked first, which leaves a gap
+ * that only the guest itself could use. */
+static int rename_to(const char *from, const char *to, bool overwrite)
+{
+    struct stat stat;
+    if (overwrite)
+        return rename(from, to) < 0 ? -errno : 0;
+    if (syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, NO_REPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    if (lstat(to, &stat) == 0)
+        return -EEXIST;
+    return rename(from, to) < 0 ? -errno : 0;
+}
+
+/* A name beside `path`. */
+static int name_beside(const char *path, char beside[PATH_MAX])
+{
+    char name[32];
+    const char *slash = strrchr(path, '/');
+    files_temp_name(name);
+    int length = snprintf(beside, PATH_MAX, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name);
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static void discard(const char *path)
+{
+    struct hc_err ignored = {0};
+    uint64_t deleted = 0;
+    if (unlink(path) < 0 && errno == EISDIR)
+        (void)files_remove_tree(AT_FDCWD, path, &deleted, &ignored);
+}
+
+static int take_away(const char *path, struct hc_err *err)
+{
+    uint64_t deleted = 0;
+    if (unlink(path) == 0)
+        return 0;
+    return errno == EISDIR ? files_remove_tree(AT_FDCWD, path, &deleted, err) : files_fail(err, errno, "delete", path);
+}
+
+static int copy_over(const char *from, const char *to, bool overwrite, struct hc_err *err)
+{
+    char beside[PATH_MAX];
+    struct stat stat;
+    if (!overwrite && lstat(to, &stat) == 0)
+        return files_fail(err, EEXIST, "move to", to);
+    int status = name_beside(to, beside);
+    if (status < 0)
+        return files_fail(err, -status, "move to", to);
+    status = files_copy_tree(AT_FDCWD, from, AT_FDCWD, beside, err);
+    if (status == 0 && (status = rename_to(beside, to, overwrite)) < 0)
+        files_fail(err, -status, "move to", to);
+    if (status < 0) {
+        discard(beside);
+        return status;
+    }
+    return take_away(from, err);
+}
+
+int files_move(struct files *files, struct hc_err *err)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    bool overwrite = false, parents = false, copied = false;
+    struct stat stat;
+    int status = files_path(files, FILES_FROM, from, err);
+    if (status == 0)
+        status = files_path(files, FILES_TO, to, err);
+    if (status == 0)
+        status = files_switch(files, FILES_OVERWRITE, &overwrite, err);
+    if (status == 0)
+        status = files_switch(files, FILES_PARENTS, &parents, err);
+    if (status < 0)
+        return status;
+    if (lstat(from, &stat) < 0)
+        return files_fail(err, errno, "move", from);
+    if (parents && (status = files_make_parents(to, false, err)) < 0)
+        return status;
+    status = rename_to(from, to, overwrite);
+    if (status == -EXDEV) {
+        status = copy_over(from, to, overwrite, err);
+        copied = true;
+    } else if (status == -EEXIST) {
+        files_fail(err, EEXIST, "move to", to);
+        hc_err_remedy(err, "give another name, or overwrite=true");
+    } else if (status < 0) {
+        char what[PATH_MAX + 16];
+        snprintf(what, sizeof what, "move %s to", from);
+        files_fail(err, -status, what, to);
+    }
+    if (status < 0)
+        return status;
+    files_head_begin(files);
+    files_json_bool(&files->head, "copied", copied);
+    return files_head_end(files, err);
+}
