@@ -19,7 +19,7 @@ static int seal(void)
     struct hc_err err = {0};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -1;
-    if ((hc_landlock_abi() > 0 && hc_landlock_restrict(paths, 4, &err) < 0) || hc_seccomp_load(&err) < 0) {
+    if ((hc_landlock_abi() > 0 && hc_landlock_restrict(paths, 4, true, &err) < 0) || hc_seccomp_load(&err) < 0) {
         dprintf(STDERR_FILENO, "%s\n", err.message);
         return -1;
     }
