@@ -67,7 +67,8 @@ struct carry_in {
     char pending[HTTP_PIECE]; /* from `from` on: what the fd has not taken yet */
 };
 
-/* A socket whose reader is gone must not raise SIGPIPE; a pipe cannot be told so, and the gateway ignores the signal. */
+/* A socket whose reader is gone must not raise SIGPIPE; a pipe cannot be told so, and the gateway ignores the signal.
+ */
 static ssize_t write_some(int fd, const char *data, size_t length)
 {
     ssize_t count;

@@ -82,11 +82,11 @@ struct http_request {
      * has much to say writes some, and more from here: it is never too far behind. May be NULL. */
     void (*on_drained)(struct http_request *request);
     /* Of a streamed body, or of a connection that was taken over: a piece, which the handler must take whole; and the
-     * end, once. Called from the loop and only between http_body_resume and http_body_pause. May be NULL, and may reply.
-     * A connection that was taken over has no end: its client is gone (on_gone). */
+     * end, once. Called from the loop and only between http_body_resume and http_body_pause. May be NULL, and may
+     * reply. A connection that was taken over has no end: its client is gone (on_gone). */
     void (*on_body)(struct http_request *request, const char *data, size_t length);
     void (*on_body_end)(struct http_request *request);
-    void *body_data, *drained_data; /* of whoever set on_body and on_drained in the handler's stead: carry.h */
+    void *body_data, *drained_data;     /* of whoever set on_body and on_drained in the handler's stead: carry.h */
     struct http_connection *connection; /* http_*.c's own */
 };
 
@@ -145,7 +145,8 @@ void http_body_limit(struct http_request *request, uint64_t most);
 void http_body_resume(struct http_request *request);
 void http_body_pause(struct http_request *request); /* no more for now */
 
-/* ---- replying: exactly one of http_reply, http_stream_begin, http_stream_begin_sized and http_upgrade for each request
+/* ---- replying: exactly one of http_reply, http_stream_begin, http_stream_begin_sized and http_upgrade for each
+ * request
  * ----
  *
  * Whoever replies before a streamed body has ended gets no more of it, and the connection closes after the reply. */
@@ -159,8 +160,8 @@ void http_stream_begin(struct http_request *request, int status, const char *con
 void http_stream_begin_sized(struct http_request *request, int status, const char *content_type, uint64_t length);
 /* Takes the connection over: a 101 with `Upgrade: protocol` and the added headers, and from then on bytes are bytes.
  * They come by on_body (after http_body_resume) and go by http_stream_write; http_stream_end closes the connection. 0;
- * -EINVAL, and nothing has been sent, for a request that did not ask for it (Connection: upgrade in HTTP/1.1) or that has
- * a body. */
+ * -EINVAL, and nothing has been sent, for a request that did not ask for it (Connection: upgrade in HTTP/1.1) or that
+ * has a body. */
 int http_upgrade(struct http_request *request, const char *protocol);
 /* 0, or -EPIPE when the client is gone or too far behind: on_gone has been or will be called from the loop, never from
  * inside this call. */

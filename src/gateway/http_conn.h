@@ -16,9 +16,9 @@
 #include <netinet/in.h>
 
 enum {
-    HTTP_READ_SIZE = 16384,      /* one TLS record; also what a pipelining client can make a connection hold */
+    HTTP_READ_SIZE = 16384,           /* one TLS record; also what a pipelining client can make a connection hold */
     HTTP_BODY_READ_SIZE = HTTP_PIECE, /* where the length is known and nothing can follow it */
-    HTTP_ADDED_HEADERS = 8192,   /* bytes of http_add_header */
+    HTTP_ADDED_HEADERS = 8192,        /* bytes of http_add_header */
     HTTP_LINGER_BYTES = 64 << 20,
     HTTP_LINGER_COUNT = 64, /* connections that may linger past the limit of connections */
 };
@@ -63,7 +63,7 @@ struct http_exchange {
     bool raw;           /* the connection was taken over: no request is parsed any more */
     /* The reply. */
     bool chunked;
-    bool sized;    /* `left` is what is missing of it */
+    bool sized; /* `left` is what is missing of it */
     uint64_t left;
 };
 

@@ -1,7 +1,7 @@
 /*
- * What goes out: replies, and the answers that this layer makes itself (streams: http_stream.c). What always holds: a reply is in the
- * buffer whole before the exchange ends, and is sent whole or the connection is closed; nothing here closes a
- * connection or calls a handler, so these functions may be called from anywhere.
+ * What goes out: replies, and the answers that this layer makes itself (streams: http_stream.c). What always holds: a
+ * reply is in the buffer whole before the exchange ends, and is sent whole or the connection is closed; nothing here
+ * closes a connection or calls a handler, so these functions may be called from anywhere.
  */
 #include "base/fd.h"
 #include "gateway/budget.h"
@@ -53,8 +53,8 @@ static const struct {
 
 /* What http_reply says itself. */
 static const char *const RESERVED[] = {
-    "cache-control", "connection",        "content-length", "content-type",           "keep-alive",
-    "trailer",       "transfer-encoding", "x-content-type-options",
+    "cache-control", "connection", "content-length",    "content-type",
+    "keep-alive",    "trailer",    "transfer-encoding", "x-content-type-options",
 };
 
 const char *http_status_text(int status)

@@ -1,8 +1,9 @@
 /*
- * What a connection waits for: events, and deadlines. Each kind of wait has a list, and a connection joins it at its end: since all of one list have the same
- * time limit, the first is always the next to expire. So a change of what a connection waits for costs a few pointers,
- * however many others there are, and one timer of the loop serves all. The timer is moved only forward in urgency: one
- * that fires too early finds nothing and is set anew, which is cheaper than to move it with every request.
+ * What a connection waits for: events, and deadlines. Each kind of wait has a list, and a connection joins it at its
+ * end: since all of one list have the same time limit, the first is always the next to expire. So a change of what a
+ * connection waits for costs a few pointers, however many others there are, and one timer of the loop serves all. The
+ * timer is moved only forward in urgency: one that fires too early finds nothing and is set anew, which is cheaper than
+ * to move it with every request.
  */
 #include "gateway/http_conn.h"
 #include <sys/epoll.h>

@@ -1,6 +1,6 @@
 /*
- * Bodies that are handed on as they come, replies with a length that are written piece by piece, and connections that are
- * taken over.
+ * Bodies that are handed on as they come, replies with a length that are written piece by piece, and connections that
+ * are taken over.
  */
 #include "gateway/carry.h"
 #include "http_fixture.h"
@@ -16,11 +16,11 @@ struct own {
     int ends, pieces;
     size_t largest;
     uint64_t expected;
-    bool start_paused;  /* the test resumes */
-    bool reply_early;   /* to the first piece */
-    bool stream_reply;  /* before the body */
-    bool pause_each;    /* piece */
-    uint64_t limit;     /* 0: none */
+    bool start_paused; /* the test resumes */
+    bool reply_early;  /* to the first piece */
+    bool stream_reply; /* before the body */
+    bool pause_each;   /* piece */
+    uint64_t limit;    /* 0: none */
     struct carry_in *in;
     struct carry_out *out;
     int pipe[2];
@@ -189,7 +189,8 @@ static void test_a_paused_body_waits_in_the_kernel(void **state)
     use(fixture, &own);
     hc_cleanup_client struct client client = connect_client(fixture);
     size_t at = 0;
-    say(&client, "PUT /put HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n3\r\ndef\r\n0\r\n\r\n");
+    say(&client,
+        "PUT /put HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n3\r\ndef\r\n0\r\n\r\n");
     until(&client, own.request != NULL);
     pump_for(&client, MS(30));
     assert_int_equal(own.pieces, 0);
