@@ -24,7 +24,7 @@ struct http_server;
 struct budget;
 struct http_tls; /* certificate and key, loaded */
 
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_PUT, HTTP_DELETE, HTTP_OPTIONS, HTTP_OTHER };
+enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_PUT, HTTP_DELETE, HTTP_OPTIONS, HTTP_OTHER, HTTP_ANY };
 
 enum http_listener_kind {
     HTTP_LISTEN_TCP,  /* a loopback or other address */

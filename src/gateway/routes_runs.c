@@ -214,9 +214,9 @@ static bool is_as_expected(const struct gateway *gateway, const struct http_requ
            (full && strcmp(expected, "hotcell/" HC_VERSION " full") == 0);
 }
 
-void handle_run_create(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_create(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    (void)id;
+    (void)match;
     if (!is_as_expected(gateway, request)) {
         reply_problem(request, 412, "conflict", "this server is another than Hotcell-Expect says");
         return;
@@ -369,8 +369,9 @@ static int read_wait(struct gateway *gateway, struct http_request *request, uint
     return 0;
 }
 
-void handle_run_get(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_get(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     uint64_t wait;
     if (read_wait(gateway, request, &wait) < 0)
         return;
@@ -395,8 +396,9 @@ void handle_run_get(struct gateway *gateway, struct http_request *request, const
 
 /* ---- DELETE /v1/runs/{id} ---- */
 
-void handle_run_cancel(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_cancel(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     struct run *run = runs_find(gateway->runs, request->context, id);
     if (run != NULL && run->state < RUN_SAVING) {
         char *state = run_state_json(run);
@@ -427,8 +429,9 @@ static void reply_report(struct http_request *request, const char *result, const
         reply_json(request, 200, text);
 }
 
-void handle_run_report(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_report(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     struct run *run = runs_find(gateway->runs, request->context, id);
     if (run != NULL && run_result_json(run) != NULL) {
         reply_report(request, run_result_json(run), run->shape);
