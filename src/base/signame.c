@@ -3,6 +3,8 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
+#include <strings.h>
 
 struct row {
     const char *name, *meaning;
@@ -58,4 +60,14 @@ const char *hc_signal_name(int number)
 const char *hc_signal_meaning(int number)
 {
     return find(number)->meaning;
+}
+
+int hc_signal_number(const char *name)
+{
+    if (strncasecmp(name, "SIG", 3) == 0)
+        name += 3;
+    for (size_t i = 1; i < sizeof ROWS / sizeof *ROWS; i++)
+        if (ROWS[i].name && strcasecmp(ROWS[i].name + 3, name) == 0)
+            return (int)i;
+    return -1;
 }

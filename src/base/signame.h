@@ -7,5 +7,7 @@
 const char *hc_signal_name(int number);
 /* "killed", in the middle of a sentence; NULL where there is no name. */
 const char *hc_signal_meaning(int number);
+/* The number of "SIGTERM", "TERM" or "term"; -1: there is none. */
+int hc_signal_number(const char *name);
 
 #endif

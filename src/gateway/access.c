@@ -133,7 +133,8 @@ static bool listed_origin(const struct words *origins, const char *origin)
     return false;
 }
 
-const char *access_refusal(const struct config *config, const struct http_request *request, char *text, size_t size)
+const char *access_refusal(const struct config *config, const struct http_request *request, bool any_origin, char *text,
+                           size_t size)
 {
     const char *host = http_header(request, "host");
     const char *origin = http_header(request, "origin");
@@ -144,7 +145,8 @@ const char *access_refusal(const struct config *config, const struct http_reques
                  host);
         return text;
     }
-    if (origin != NULL && !same_origin(request, origin, host) && !listed_origin(&config->server.origins, origin)) {
+    if (origin != NULL && !any_origin && !same_origin(request, origin, host) &&
+        !listed_origin(&config->server.origins, origin)) {
         snprintf(text, size, "Origin \"%.80s\" may not call this server; add it to server.origins", origin);
         return text;
     }
@@ -161,7 +163,7 @@ void access_cors(struct http_request *request)
     http_add_header(request, "Access-Control-Expose-Headers", "Location, Retry-After");
     if (request->method != HTTP_OPTIONS)
         return;
-    http_add_header(request, "Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE");
+    http_add_header(request, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
     http_add_header(request, "Access-Control-Allow-Headers",
                     "Authorization, Content-Type, Last-Event-ID, Prefer, X-API-Key");
     http_add_header(request, "Access-Control-Max-Age", "600");

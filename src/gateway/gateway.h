@@ -18,6 +18,7 @@ struct runs;      /* runs.h: those that are queued, running, or just over */
 struct metrics;   /* metrics.h */
 struct tenants;   /* tenants.h: keys and what each has used */
 struct catalogue; /* languages.h: the languages, with versions */
+struct sandboxes; /* sandbox/sandbox.h: cells that live on */
 
 struct gateway {
     struct hc_loop *loop;
@@ -30,6 +31,7 @@ struct gateway {
     struct metrics *metrics;
     struct tenants *tenants;
     struct catalogue *catalogue; /* read once at start */
+    struct sandboxes *sandboxes;
     struct budget results;       /* what they may take of memory */
     uint32_t isolation;          /* ISOLATION_* layers that hold, by the warden's greeting; 0 until then */
     struct pool_facts pool;      /* as the warden told last; all 0 while there is none */
@@ -47,24 +49,50 @@ struct caller {
 };
 
 /* ---- routes.c: one table ---- */
+struct route_match;
+enum route_flags {
+    ROUTE_STREAM = 1,     /* its body is streamed: see http_body_stream */
+    ROUTE_ANY_ORIGIN = 2, /* any page may call it: what is called decides by itself who may, as a secret link does */
+};
 struct route {
-    enum http_method method;
-    const char *pattern; /* "/v1/runs/{id}/events"; {id} matches one component */
-    void (*handle)(struct gateway *gateway, struct http_request *request, const char *id);
+    enum http_method method; /* HTTP_ANY: each, known or not */
+    /* "/v1/runs/{id}/events": a word in braces stands for one component, one that ends with "..." ("{path...}", at the
+     * end) for all the rest, slashes and nothing included. */
+    const char *pattern;
+    void (*handle)(struct gateway *gateway, struct http_request *request, const struct route_match *match);
     bool open;           /* needs no key: health, readiness, openapi */
     const char *summary; /* openapi's */
+    unsigned flags;      /* enum route_flags */
 };
-extern const struct route ROUTES[]; /* ends with a row without a pattern */
+extern const struct route ROUTES[]; /* ends with a row without a pattern; of two rows that fit the first is meant */
+
+/* ---- route.c: matching ---- */
+enum { ROUTE_VALUES = 4, ROUTE_VALUE_MAX = 71 }; /* bytes of one component: more than any name that is given out has */
 /* What a path and a method mean. `route` is NULL when there is no such path, or not with that method: then `allow`
  * has the methods that the path does have, "GET, HEAD, POST", or "". */
 struct route_match {
     const struct route *route;
-    const char *id; /* within the path, up to the next '/'; "" when the pattern has none */
     char allow[64];
+    size_t count;
+    struct {
+        const char *name; /* in the pattern */
+        size_t name_length;
+        size_t at, length; /* in the path */
+        bool rest;
+    } value[ROUTE_VALUES];
+    char *text; /* the path, with a NUL after each value; NULL until route_bind */
 };
-void route_match(enum http_method method, const char *path, struct route_match *match);
+void route_match(const struct route *table, enum http_method method, const char *path, struct route_match *match);
+/* Makes the values readable, from a copy of the path. -ENAMETOOLONG for a component past ROUTE_VALUE_MAX; -ENOMEM. */
+int route_bind(struct route_match *match, const char *path);
+void route_release(struct route_match *match);
+/* What stands for {name} in the path, decoded; "" when the pattern has no such word. */
+const char *route_value(const struct route_match *match, const char *name);
+/* What stands for the pattern's "{rest...}" as it was sent: percent-encoded, with its query. For handing it on. */
+const char *route_raw_rest(const struct route_match *match, const struct http_request *request);
 /* The pattern nearest to a path that is unknown, or NULL. */
-const char *route_nearest(const char *path);
+const char *route_nearest(const struct route *table, const char *path);
+
 /* http_handlers' functions; data is the gateway. */
 int gateway_admit(void *data, struct http_request *request);                     /* Host, Origin, route, key */
 void gateway_handle(void *data, struct http_request *request);                   /* to the route's function */
@@ -75,11 +103,14 @@ struct visit {
     struct caller caller;
     struct gateway *gateway;
     const struct route *route; /* NULL: none */
+    struct route_match match;
 };
 
 /* ---- access.c: who may ask at all ---- */
-/* Whether the Host and Origin of a request are ours; NULL, or why not, in `text`. */
-const char *access_refusal(const struct config *config, const struct http_request *request, char *text, size_t size);
+/* Whether the Host and Origin of a request are ours; NULL, or why not, in `text`. `any_origin`: only the Host counts.
+ */
+const char *access_refusal(const struct config *config, const struct http_request *request, bool any_origin, char *text,
+                           size_t size);
 /* For an Origin that is allowed: adds the CORS headers. */
 void access_cors(struct http_request *request);
 bool access_loopback(const char *address); /* "127.0.0.1:52114", "[::1]:1" */
@@ -102,22 +133,40 @@ bool content_is_json(const struct http_request *request);
 
 /* ---- handlers, by family ---- */
 /* routes_runs.c */
-void handle_run_create(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_run_list(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_run_get(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_run_cancel(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_run_events(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_run_stdin(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_run_report(struct gateway *gateway, struct http_request *request, const char *id);
+void handle_run_create(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_run_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_run_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_run_cancel(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_run_events(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_run_stdin(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_run_report(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_sandboxes.c */
+void handle_sandbox_create(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_sandbox_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_sandbox_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_sandbox_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_sandbox_pause(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_sandbox_resume(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_sandbox_keepalive(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_exec.c */
+void handle_sandbox_exec(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_jobs.c */
+void handle_job_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_job_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_job_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_job_signal(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_job_stdin(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_job_events(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_execute.c */
-void handle_execute(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_root(struct gateway *gateway, struct http_request *request, const char *id); /* GET /: {"status":"ok"} */
+void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_root(struct gateway *gateway, struct http_request *request,
+                 const struct route_match *match); /* GET /: {"status":"ok"} */
 /* routes_info.c */
-void handle_languages(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_stats(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_health(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_ready(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_metrics(struct gateway *gateway, struct http_request *request, const char *id);
-void handle_openapi(struct gateway *gateway, struct http_request *request, const char *id);
+void handle_languages(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_stats(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_health(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_ready(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_metrics(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_openapi(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 
 #endif

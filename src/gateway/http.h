@@ -5,6 +5,10 @@
  *
  * What always holds: memory is bounded by the limits below, whatever clients do; every connection has a deadline for
  * what it is doing; a reply is sent whole or the connection is closed. One thread, on the caller's loop.
+ *
+ * A request's body is read whole before it is handled, unless `admit` asks for a stream: then `handle` is called after
+ * the headers, and the body comes in pieces when the handler wants them. A handler may also take the connection over
+ * (http_upgrade). Either way a connection holds no more than HTTP_PIECE bytes that nobody has taken yet.
  */
 #ifndef HC_GATEWAY_HTTP_H
 #define HC_GATEWAY_HTTP_H
@@ -20,7 +24,7 @@ struct http_server;
 struct budget;
 struct http_tls; /* certificate and key, loaded */
 
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_PUT, HTTP_DELETE, HTTP_OPTIONS, HTTP_OTHER };
+enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_PUT, HTTP_DELETE, HTTP_OPTIONS, HTTP_OTHER, HTTP_ANY };
 
 enum http_listener_kind {
     HTTP_LISTEN_TCP,  /* a loopback or other address */
@@ -34,12 +38,15 @@ struct http_limits {        /* in force from the next request on; http_server_se
     size_t body_total;      /* of all requests that are being read or handled: 503 with Retry-After */
     size_t connections;     /* past it, the longest idle one is closed, else the new one gets a 503 */
     uint64_t header_time;   /* µs from the first byte (or accept) to the end of the headers: 408 */
-    uint64_t body_time;     /* µs for the body: 408 */
+    uint64_t body_time;     /* µs for the body: 408. Of a streamed one: without progress while more of it is wanted */
     uint64_t idle_time;     /* µs between requests on a kept connection */
     uint64_t write_time;    /* µs without progress while a reply waits for the client */
     struct budget *replies; /* from which large replies are held until they are sent: 503 past it. NULL: any */
     size_t write_backlog;   /* a stream's client is dropped when it is written to while more than this waits for it */
 };
+
+enum { HTTP_PIECE = 65536 }; /* bytes: the most that on_body gets at once */
+#define HTTP_LENGTH_UNKNOWN UINT64_MAX
 
 struct http_header {
     char *name; /* lower case */
@@ -58,6 +65,7 @@ struct http_request {
     size_t header_count;
     char *body; /* NUL-terminated; "" when there is none */
     size_t body_length;
+    uint64_t body_expected; /* Content-Length, 0 when there is no body, HTTP_LENGTH_UNKNOWN for chunks */
     enum http_listener_kind listener;
     bool tls;
     char peer[64];        /* "127.0.0.1:52114" or "unix" */
@@ -73,6 +81,12 @@ struct http_request {
     /* Called from the loop each time that all of a stream's bytes so far have been handed to the kernel. A writer that
      * has much to say writes some, and more from here: it is never too far behind. May be NULL. */
     void (*on_drained)(struct http_request *request);
+    /* Of a streamed body, or of a connection that was taken over: a piece, which the handler must take whole; and the
+     * end, once. Called from the loop and only between http_body_resume and http_body_pause. May be NULL, and may
+     * reply. A connection that was taken over has no end: its client is gone (on_gone). */
+    void (*on_body)(struct http_request *request, const char *data, size_t length);
+    void (*on_body_end)(struct http_request *request);
+    void *body_data, *drained_data;     /* of whoever set on_body and on_drained in the handler's stead: carry.h */
     struct http_connection *connection; /* http_*.c's own */
 };
 
@@ -81,7 +95,8 @@ struct http_handlers {
     /* After the headers, before the body is read. 0: go on; anything else: it has replied (a body that follows is not
      * read: the connection closes after the reply). */
     int (*admit)(void *data, struct http_request *request);
-    /* The whole request. It must reply now, or keep the request and reply later. */
+    /* The whole request, or what comes before its body where that is streamed. It must reply now, or keep the request
+     * and reply later. */
     void (*handle)(void *data, struct http_request *request);
     /* Tells of a reply that http_*.c made itself (400, 408, 413, 431, 503, ...), as problem+json. May be NULL. */
     void (*refused)(void *data, const char *peer, int status, const char *why);
@@ -118,17 +133,41 @@ int http_query_value(const struct http_request *request, const char *name, char 
 const char *http_query_unknown(const struct http_request *request, const char *const *known, char *text, size_t size);
 /* Whether Accept prefers `type` ("text/event-stream") to application/json. */
 bool http_accepts(const struct http_request *request, const char *type);
+/* Whether a header that is a list of words, there any number of times, has this one in any case. */
+bool http_header_has(const struct http_request *request, const char *name, const char *word);
 
-/* ---- replying: exactly one of http_reply and http_stream_begin for each request ---- */
+/* ---- a streamed body ---- */
+/* In `admit`: this request's body is not collected. Nothing of it is read before the handler asks for it. */
+void http_body_stream(struct http_request *request);
+/* Before the first http_body_resume: 413 past so many bytes, also in the middle. There is no limit otherwise. */
+void http_body_limit(struct http_request *request, uint64_t most);
+/* More, please; a client that waits for `100 Continue` gets it now. on_body is never called from inside this. */
+void http_body_resume(struct http_request *request);
+void http_body_pause(struct http_request *request); /* no more for now */
+
+/* ---- replying: exactly one of http_reply, http_stream_begin, http_stream_begin_sized and http_upgrade for each
+ * request
+ * ----
+ *
+ * Whoever replies before a streamed body has ended gets no more of it, and the connection closes after the reply. */
 /* Before the reply: one more header. Values with control characters are refused (-EINVAL). */
 int http_add_header(struct http_request *request, const char *name, const char *value);
 /* The body is copied. The request is gone after it. A HEAD gets the headers alone. */
 void http_reply(struct http_request *request, int status, const char *content_type, const char *body, size_t length);
 /* Chunked, or until close for HTTP/1.0. */
 void http_stream_begin(struct http_request *request, int status, const char *content_type);
+/* A stream of exactly `length` bytes. One that writes more, or ends before, loses its connection. */
+void http_stream_begin_sized(struct http_request *request, int status, const char *content_type, uint64_t length);
+/* Takes the connection over: a 101 with `Upgrade: protocol` and the added headers, and from then on bytes are bytes.
+ * They come by on_body (after http_body_resume) and go by http_stream_write; http_stream_end closes the connection. 0;
+ * -EINVAL, and nothing has been sent, for a request that did not ask for it (Connection: upgrade in HTTP/1.1) or that
+ * has a body. */
+int http_upgrade(struct http_request *request, const char *protocol);
 /* 0, or -EPIPE when the client is gone or too far behind: on_gone has been or will be called from the loop, never from
  * inside this call. */
 int http_stream_write(struct http_request *request, const char *data, size_t length);
+/* on_drained will be called even if nothing is written before: for a writer that begins there. */
+void http_stream_kick(struct http_request *request);
 /* Bytes of the stream that wait for the client. */
 size_t http_stream_pending(const struct http_request *request);
 void http_stream_end(struct http_request *request); /* the request is gone after it */

@@ -6,6 +6,10 @@
  * requests that a client sends ahead wait in the kernel (and at most HTTP_READ_SIZE of them here) until the reply
  * before them is sent: they are answered one after the other.
  *
+ * Where the body is streamed the handler is called after the head, and the same bytes are taken by the same parser for
+ * as long as the handler wants them; what was read and not wanted waits in `ahead`. A connection that was taken over is
+ * the same without the parser.
+ *
  * A client that hangs up while its request is handled is noticed by EPOLLRDHUP. An ordinary close() and a half-close
  * (shutdown of writing by a client that still reads) look the same from here; both count as hanging up once the handler
  * keeps a request for later, and neither does while a reply that is already whole is being sent.
@@ -97,73 +101,6 @@ void http_connection_address(const struct http_connection *connection, const uni
     }
 }
 
-/* ---- what it waits for ---- */
-
-static enum http_wait wait_of(const struct http_connection *connection)
-{
-    switch ((enum http_state)connection->state) {
-    case HTTP_HANDSHAKE:
-        return HTTP_WAIT_FIRST;
-    case HTTP_READING:
-        if (connection->exchange != NULL)
-            return connection->exchange->counted ? HTTP_WAIT_BODY : HTTP_WAIT_HEAD;
-        if (connection->ahead != NULL)
-            return HTTP_WAIT_NEXT_TURN;
-        return connection->wait == HTTP_WAIT_FIRST ? HTTP_WAIT_FIRST : HTTP_WAIT_IDLE;
-    case HTTP_HANDLING:
-        return HTTP_WAIT_HANDLER;
-    case HTTP_STREAMING:
-        if (http_unsent(connection) > 0)
-            return HTTP_WAIT_WRITE;
-        return connection->drained ? HTTP_WAIT_NEXT_TURN : HTTP_WAIT_HANDLER;
-    case HTTP_SENDING:
-        return HTTP_WAIT_WRITE;
-    case HTTP_LINGERING:
-        return HTTP_WAIT_LINGER;
-    case HTTP_BROKEN:
-        break;
-    }
-    return HTTP_WAIT_NEXT_TURN;
-}
-
-static uint32_t interest_of(const struct http_connection *connection)
-{
-    uint32_t write = http_unsent(connection) > 0 ? connection->write_wants : 0;
-    switch ((enum http_state)connection->state) {
-    case HTTP_HANDSHAKE:
-        return connection->read_wants;
-    case HTTP_READING:
-        return connection->ahead != NULL ? 0 : connection->read_wants | EPOLLRDHUP | write;
-    case HTTP_HANDLING:
-    case HTTP_STREAMING:
-        /* Input is left on, though none is wanted, until some comes: that saves two system calls a request. */
-        return (connection->deaf ? EPOLLRDHUP : EPOLLIN | EPOLLRDHUP) | write;
-    case HTTP_SENDING:
-        return write;
-    case HTTP_LINGERING:
-        return EPOLLIN;
-    case HTTP_BROKEN:
-        break;
-    }
-    return 0;
-}
-
-void http_connection_settle(struct http_connection *connection)
-{
-    if (connection->state == HTTP_READING)
-        connection->deaf = false;
-    http_wait_for(connection, wait_of(connection));
-    uint32_t interest = interest_of(connection);
-    if (interest == connection->interest)
-        return;
-    if (hc_watch_set(connection->watch, interest) == 0) {
-        connection->interest = interest;
-    } else {
-        connection->state = HTTP_BROKEN;
-        http_wait_for(connection, HTTP_WAIT_NEXT_TURN);
-    }
-}
-
 /* ---- a request comes in ---- */
 
 static int begin_exchange(struct http_connection *connection)
@@ -190,7 +127,33 @@ static size_t body_room(const struct http_server *server)
     return held < total ? total - held : 0;
 }
 
-/* `left`: bytes of the input that follow the head. */
+static void hand_over(struct http_connection *connection)
+{
+    struct http_server *server = connection->server;
+    connection->state = HTTP_HANDLING;
+    http_wait_for(connection, HTTP_WAIT_HANDLER);
+    server->handlers.handle(server->handlers.data, &connection->exchange->request);
+}
+
+/* What comes after a head that was admitted. `left`: bytes of the input that follow it. */
+static void begin_body(struct http_connection *connection, size_t left)
+{
+    struct http_exchange *exchange = connection->exchange;
+    const struct http_parser *parser = &exchange->parser;
+    if (!parser->chunked && parser->remaining > parser->body_bytes)
+        return; /* the parser's next word is that it is too large */
+    exchange->owes_continue = parser->has_body && parser->expects_continue && left == 0;
+    if (exchange->streamed) {
+        hand_over(connection);
+    } else if (!parser->chunked && parser->remaining > body_room(connection->server)) {
+        http_refuse(connection, 503, "too much is being uploaded at this moment");
+    } else if (parser->has_body) {
+        http_wait_for(connection, HTTP_WAIT_BODY);
+        if (exchange->owes_continue)
+            http_send_continue(connection);
+    }
+}
+
 static void on_head(struct http_connection *connection, size_t left)
 {
     struct http_server *server = connection->server;
@@ -207,15 +170,10 @@ static void on_head(struct http_connection *connection, size_t left)
     int refused = server->handlers.admit != NULL ? server->handlers.admit(server->handlers.data, request) : 0;
     if (connection->exchange == NULL || connection->state != HTTP_READING)
         return;
-    if (refused != 0) {
+    if (refused != 0)
         http_refuse(connection, 500, "the request was turned away without an answer");
-    } else if (!parser->chunked && parser->remaining > body_room(server)) {
-        http_refuse(connection, 503, "too much is being uploaded at this moment");
-    } else if (parser->has_body) {
-        http_wait_for(connection, HTTP_WAIT_BODY);
-        if (parser->expects_continue && left == 0)
-            http_send_continue(connection);
-    }
+    else
+        begin_body(connection, left);
 }
 
 /* Makes room for `extra` more bytes of body and the NUL. The capacity is what counts against body_total. */
@@ -242,13 +200,29 @@ static int grow_body(struct http_connection *connection, size_t extra)
     return 0;
 }
 
+/* A piece for the handler who has the request. */
+static void hand_on(struct http_connection *connection, const char *piece, size_t length)
+{
+    struct http_request *request = &connection->exchange->request;
+    if (connection->wait == HTTP_WAIT_BODY)
+        http_wait_again(connection);
+    if (request->on_body != NULL)
+        request->on_body(request, piece, length);
+}
+
 static void on_body(struct http_connection *connection, const char *piece, size_t length)
 {
+    struct http_exchange *exchange = connection->exchange;
+    exchange->complete = !exchange->parser.chunked && exchange->parser.remaining == 0;
+    if (exchange->streamed) {
+        hand_on(connection, piece, length);
+        return;
+    }
     if (grow_body(connection, length) < 0) {
         http_refuse(connection, 503, "too much is being uploaded at this moment");
         return;
     }
-    struct http_request *request = &connection->exchange->request;
+    struct http_request *request = &exchange->request;
     memcpy(request->body + request->body_length, piece, length);
     request->body_length += length;
     request->body[request->body_length] = '\0';
@@ -256,11 +230,25 @@ static void on_body(struct http_connection *connection, const char *piece, size_
 
 static void on_end(struct http_connection *connection)
 {
-    struct http_server *server = connection->server;
-    connection->exchange->complete = true;
-    connection->state = HTTP_HANDLING;
-    http_wait_for(connection, HTTP_WAIT_HANDLER);
-    server->handlers.handle(server->handlers.data, &connection->exchange->request);
+    struct http_exchange *exchange = connection->exchange;
+    exchange->complete = true;
+    if (!exchange->streamed) {
+        hand_over(connection);
+        return;
+    }
+    exchange->ended = true;
+    if (exchange->request.on_body_end != NULL)
+        exchange->request.on_body_end(&exchange->request);
+}
+
+/* A body that cannot be read. Half a reply cannot be taken back: then the connection is all there is to end. */
+static void on_nonsense(struct http_connection *connection)
+{
+    const struct http_parser *parser = &connection->exchange->parser;
+    if (connection->state == HTTP_STREAMING)
+        connection->state = HTTP_BROKEN;
+    else
+        http_refuse(connection, parser->status, parser->why);
 }
 
 static void keep_ahead(struct http_connection *connection, const char *data, size_t length)
@@ -277,13 +265,20 @@ static void keep_ahead(struct http_connection *connection, const char *data, siz
     connection->ahead_length = length;
 }
 
-/* Takes requests out of the bytes for as long as each is answered at once; keeps the rest for later. */
+/* Takes requests out of the bytes for as long as each is answered at once, and bodies for as long as they are wanted;
+ * keeps the rest for later. */
 static void consume(struct http_connection *connection, const char *data, size_t length)
 {
     connection->busy = true;
-    while (connection->state == HTTP_READING && (connection->exchange != NULL || length > 0)) {
+    while (http_wants_input(connection) && (connection->exchange != NULL || length > 0)) {
         if (connection->exchange == NULL && begin_exchange(connection) < 0) {
             connection->state = HTTP_BROKEN;
+            break;
+        }
+        if (connection->exchange->raw) {
+            if (length > 0)
+                hand_on(connection, data, length);
+            length = 0;
             break;
         }
         struct http_parser *parser = &connection->exchange->parser;
@@ -301,7 +296,7 @@ static void consume(struct http_connection *connection, const char *data, size_t
         else if (event == HTTP_PARSE_END)
             on_end(connection);
         else
-            http_refuse(connection, parser->status, parser->why);
+            on_nonsense(connection);
     }
     connection->busy = false;
     keep_ahead(connection, data, length);
@@ -321,6 +316,8 @@ static size_t read_size(const struct http_connection *connection)
     const struct http_exchange *exchange = connection->exchange;
     if (connection->ssl != NULL || exchange == NULL || !exchange->counted || exchange->parser.chunked)
         return HTTP_READ_SIZE;
+    if (exchange->raw)
+        return HTTP_BODY_READ_SIZE;
     return exchange->parser.remaining < HTTP_BODY_READ_SIZE ? (size_t)exchange->parser.remaining : HTTP_BODY_READ_SIZE;
 }
 
@@ -371,21 +368,30 @@ static void tell_drained(struct http_connection *connection)
     http_connection_settle(connection);
 }
 
+static void flush_stream(struct http_connection *connection)
+{
+    if (http_unsent(connection) == 0 || connection->state == HTTP_BROKEN)
+        return;
+    if (http_flush(connection) < 0)
+        connection->state = HTTP_BROKEN;
+    else if (connection->state == HTTP_STREAMING && http_unsent(connection) == 0)
+        connection->drained = true;
+}
+
 /* The next step of a connection that was left for this turn, or that can write again. */
 static void go_on(struct http_connection *connection)
 {
-    bool writing = http_unsent(connection) > 0;
     connection->busy = true;
     if (connection->state == HTTP_SENDING)
         http_sent(connection);
-    else if (writing && http_flush(connection) < 0)
-        connection->state = HTTP_BROKEN;
+    else
+        flush_stream(connection);
     connection->busy = false;
     if (connection->state == HTTP_BROKEN)
         http_connection_close(connection);
-    else if (connection->state == HTTP_READING && connection->ahead != NULL)
+    else if (http_input_ready(connection))
         consume_ahead(connection);
-    else if (connection->state == HTTP_STREAMING && http_unsent(connection) == 0 && (writing || connection->drained))
+    else if (connection->state == HTTP_STREAMING && http_unsent(connection) == 0 && connection->drained)
         tell_drained(connection);
     else
         http_connection_settle(connection);
@@ -399,6 +405,26 @@ static void throw_away(struct http_connection *connection)
     connection->lingered += count > 0 ? (size_t)count : 0;
     if (count <= 0 || connection->lingered > HTTP_LINGER_BYTES)
         http_connection_close(connection);
+}
+
+/* While a handler has the request, or the connection. */
+static void on_handled_event(struct http_connection *connection, uint32_t events)
+{
+    if ((events & EPOLLRDHUP) != 0) {
+        http_connection_close(connection);
+        return;
+    }
+    bool readable = (events & connection->read_wants) != 0;
+    if (readable && http_wants_input(connection) && !http_input_ready(connection)) {
+        flush_stream(connection);
+        if (connection->state == HTTP_BROKEN)
+            http_connection_close(connection);
+        else
+            read_some(connection);
+    } else {
+        connection->deaf = connection->deaf || (events & EPOLLIN) != 0;
+        go_on(connection);
+    }
 }
 
 static void on_event(struct hc_loop *loop, int fd, uint32_t events, void *data)
@@ -424,12 +450,7 @@ static void on_event(struct hc_loop *loop, int fd, uint32_t events, void *data)
         break;
     case HTTP_HANDLING:
     case HTTP_STREAMING:
-        if ((events & EPOLLRDHUP) != 0) {
-            http_connection_close(connection);
-        } else {
-            connection->deaf = connection->deaf || (events & EPOLLIN) != 0;
-            go_on(connection);
-        }
+        on_handled_event(connection, events);
         break;
     case HTTP_SENDING:
         go_on(connection);
@@ -453,7 +474,10 @@ void http_connection_expired(struct http_connection *connection)
         http_refuse(connection, 408, "the request line and headers took too long to arrive");
         break;
     case HTTP_WAIT_BODY:
-        http_refuse(connection, 408, "the body took too long to arrive");
+        if (connection->state == HTTP_STREAMING)
+            http_connection_close(connection);
+        else
+            http_refuse(connection, 408, "the body took too long to arrive");
         break;
     default:
         http_connection_close(connection);

@@ -16,9 +16,9 @@
 #include <netinet/in.h>
 
 enum {
-    HTTP_READ_SIZE = 16384,      /* one TLS record; also what a pipelining client can make a connection hold */
-    HTTP_BODY_READ_SIZE = 65536, /* where the length is known and nothing can follow it */
-    HTTP_ADDED_HEADERS = 8192,   /* bytes of http_add_header */
+    HTTP_READ_SIZE = 16384,           /* one TLS record; also what a pipelining client can make a connection hold */
+    HTTP_BODY_READ_SIZE = HTTP_PIECE, /* where the length is known and nothing can follow it */
+    HTTP_ADDED_HEADERS = 8192,        /* bytes of http_add_header */
     HTTP_LINGER_BYTES = 64 << 20,
     HTTP_LINGER_COUNT = 64, /* connections that may linger past the limit of connections */
 };
@@ -28,8 +28,8 @@ enum {
 enum http_state {
     HTTP_HANDSHAKE, /* of TLS */
     HTTP_READING,   /* a request, or the wait for one */
-    HTTP_HANDLING,  /* the handler has it */
-    HTTP_STREAMING, /* the handler writes a reply */
+    HTTP_HANDLING,  /* the handler has it, and may be getting its body */
+    HTTP_STREAMING, /* the handler writes a reply, or has the whole connection */
     HTTP_SENDING,   /* the reply is whole, and not all of it sent */
     HTTP_LINGERING, /* all is sent. What still comes is thrown away, because closing now could take back the reply */
     HTTP_BROKEN,    /* to be closed in the next turn */
@@ -54,8 +54,17 @@ struct http_exchange {
     size_t body_capacity;
     bool counted;  /* in requests_active: its head was complete */
     bool complete; /* all of the request has been read */
-    bool chunked;  /* the reply */
     char nothing[1];
+    /* The body, where it is handed on. */
+    bool streamed;      /* by on_body */
+    bool paused;        /* not now */
+    bool ended;         /* on_body_end is done with */
+    bool owes_continue; /* the client waits for a 100 */
+    bool raw;           /* the connection was taken over: no request is parsed any more */
+    /* The reply. */
+    bool chunked;
+    bool sized; /* `left` is what is missing of it */
+    uint64_t left;
 };
 
 union http_address {
@@ -122,16 +131,21 @@ void http_wait_leave(struct http_connection *connection);
 void http_wait_for(struct http_connection *connection, enum http_wait wait); /* nothing happens if it already does */
 void http_wait_again(struct http_connection *connection);                    /* its time begins anew */
 void http_wait_limits_changed(struct http_server *server);
+/* What the state now asks for: the list and the events. */
+void http_connection_settle(struct http_connection *connection);
 
 /* ---- http_conn.c ---- */
 /* Takes the fd, also on failure. */
 struct http_connection *http_connection_new(struct http_server *server, const struct http_listener *listener, int fd);
 void http_connection_close(struct http_connection *connection); /* on_gone, if a request is under way; frees it */
 void http_connection_expired(struct http_connection *connection);
-/* What the state now asks for: the list and the events. */
-void http_connection_settle(struct http_connection *connection);
 void http_connection_address(const struct http_connection *connection, const union http_address *address, char *text,
                              size_t size);
+
+/* ---- http_stream.c ---- */
+/* Whether what comes is wanted now, and whether some of it is here already. */
+bool http_wants_input(const struct http_connection *connection);
+bool http_input_ready(const struct http_connection *connection);
 
 /* ---- http_send.c: what goes out ---- */
 /* Writes what waits, as far as it goes. 0, or -EPIPE. */
@@ -142,6 +156,9 @@ size_t http_unsent(const struct http_connection *connection);
 void http_sent(struct http_connection *connection);
 /* An answer of our own, and the end of the connection. */
 void http_refuse(struct http_connection *connection, int status, const char *why);
+/* The status line and headers, but for those about the body and the empty line. */
+void http_begin_head(struct http_connection *connection, int status, const char *content_type);
+bool http_has_no_body(int status);
 /* The exchange is over; `gone`: without a reply, on_gone is called. */
 void http_exchange_end(struct http_connection *connection, bool gone);
 void http_send_continue(struct http_connection *connection);

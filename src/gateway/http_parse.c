@@ -18,7 +18,8 @@
 enum state {
     IN_REQUEST_LINE,
     IN_HEADER,
-    IN_BODY, /* of a known length */
+    BEFORE_BODY, /* of a known length, which is not checked yet: the limit may depend on what was asked for */
+    IN_BODY,
     IN_CHUNK_SIZE,
     IN_CHUNK_EXTENSION,
     IN_CHUNK_SIZE_LF,
@@ -237,8 +238,6 @@ static enum http_parse_event read_length(struct http_parser *parser, const char 
             length = UINT64_MAX;
             break;
         }
-    if (length > parser->body_bytes)
-        return fail(parser, 413, "the body is larger than this server takes");
     parser->remaining = length;
     parser->has_body = length > 0;
     return HTTP_PARSE_MORE;
@@ -263,7 +262,7 @@ static enum http_parse_event read_framing(struct http_parser *parser)
     return HTTP_PARSE_MORE;
 }
 
-static bool list_has(const char *list, const char *word)
+bool http_list_has(const char *list, const char *word)
 {
     size_t length = strlen(word);
     while (*list != '\0') {
@@ -285,8 +284,8 @@ static enum http_parse_event read_connection(struct http_parser *parser)
     for (size_t i = 0; i < parser->names; i++) {
         if (strcmp(parser->headers[i].name, "connection") != 0)
             continue;
-        close = close || list_has(parser->headers[i].value, "close");
-        keep = keep || list_has(parser->headers[i].value, "keep-alive");
+        close = close || http_list_has(parser->headers[i].value, "close");
+        keep = keep || http_list_has(parser->headers[i].value, "keep-alive");
     }
     parser->keep_alive = !close && (parser->minor == 1 || keep);
     size_t count;
@@ -304,7 +303,7 @@ static enum http_parse_event end_head(struct http_parser *parser)
     if (index_headers(parser) == HTTP_PARSE_ERROR || check_host(parser) == HTTP_PARSE_ERROR ||
         read_framing(parser) == HTTP_PARSE_ERROR || read_connection(parser) == HTTP_PARSE_ERROR)
         return HTTP_PARSE_ERROR;
-    parser->state = parser->chunked ? IN_CHUNK_SIZE : parser->has_body ? IN_BODY : AT_END;
+    parser->state = parser->chunked ? IN_CHUNK_SIZE : parser->has_body ? BEFORE_BODY : AT_END;
     return HTTP_PARSE_HEAD;
 }
 
@@ -362,6 +361,14 @@ static enum http_parse_event parse_head(struct http_parser *parser, const char *
 }
 
 /* ---- the body ---- */
+
+static enum http_parse_event check_length(struct http_parser *parser)
+{
+    if (parser->remaining > parser->body_bytes || parser->remaining == UINT64_MAX)
+        return fail(parser, 413, "the body is larger than this server takes");
+    parser->state = IN_BODY;
+    return HTTP_PARSE_MORE;
+}
 
 static enum http_parse_event chunk_size(struct http_parser *parser, char c)
 {
@@ -436,6 +443,8 @@ enum http_parse_event http_parse(struct http_parser *parser, const char *data, s
     *piece_length = 0;
     if (parser->state == IN_REQUEST_LINE || parser->state == IN_HEADER)
         return parse_head(parser, data, length, used);
+    if (parser->state == BEFORE_BODY)
+        check_length(parser);
     while (parser->state != AT_END && parser->state != BROKEN && *used < length) {
         if (parser->state != IN_BODY && parser->state != IN_CHUNK_DATA) {
             chunk_byte(parser, data[(*used)++]);
@@ -453,6 +462,14 @@ enum http_parse_event http_parse(struct http_parser *parser, const char *data, s
     return parser->state == AT_END ? HTTP_PARSE_END : parser->state == BROKEN ? HTTP_PARSE_ERROR : HTTP_PARSE_MORE;
 }
 
+bool http_header_has(const struct http_request *request, const char *name, const char *word)
+{
+    for (size_t i = 0; i < request->header_count; i++)
+        if (strcmp(request->headers[i].name, name) == 0 && http_list_has(request->headers[i].value, word))
+            return true;
+    return false;
+}
+
 void http_parse_request(const struct http_parser *parser, struct http_request *request)
 {
     request->method = parser->method;
@@ -463,4 +480,5 @@ void http_parse_request(const struct http_parser *parser, struct http_request *r
     request->query = request->target + path_length + (request->target[path_length] == '?');
     request->headers = parser->headers;
     request->header_count = parser->names;
+    request->body_expected = parser->chunked ? HTTP_LENGTH_UNKNOWN : parser->remaining;
 }

@@ -28,7 +28,7 @@ enum http_parse_event {
 
 struct http_parser {
     size_t header_bytes, header_count; /* 431 past them */
-    size_t body_bytes;                 /* 413 past it */
+    size_t body_bytes;                 /* 413 past it. May be changed after HTTP_PARSE_HEAD, before the next call */
 
     int status;      /* after HTTP_PARSE_ERROR: what to answer */
     const char *why; /* a constant sentence without quotes */
@@ -64,6 +64,8 @@ enum http_parse_event http_parse(struct http_parser *parser, const char *data, s
 /* After HTTP_PARSE_HEAD: fills method, target, path, query and headers. They stay the parser's. */
 void http_parse_request(const struct http_parser *parser, struct http_request *request);
 
+/* Whether a comma-separated list has the word, in any case. */
+bool http_list_has(const char *list, const char *word);
 /* tchar of RFC 9110: what names of methods and headers are made of. */
 bool http_is_token(const char *text, size_t length);
 

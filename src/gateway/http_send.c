@@ -1,7 +1,7 @@
 /*
- * What goes out: replies, streams, and the answers that this layer makes itself. What always holds: a reply is in the
- * buffer whole before the exchange ends, and is sent whole or the connection is closed; nothing here closes a
- * connection or calls a handler, so these functions may be called from anywhere.
+ * What goes out: replies, and the answers that this layer makes itself (streams: http_stream.c). What always holds: a
+ * reply is in the buffer whole before the exchange ends, and is sent whole or the connection is closed; nothing here
+ * closes a connection or calls a handler, so these functions may be called from anywhere.
  */
 #include "base/fd.h"
 #include "gateway/budget.h"
@@ -17,10 +17,12 @@ static const struct {
     int status;
     const char *text;
 } STATUSES[] = {
+    {101, "Switching Protocols"},
     {200, "OK"},
     {201, "Created"},
     {202, "Accepted"},
     {204, "No Content"},
+    {206, "Partial Content"},
     {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
@@ -34,8 +36,10 @@ static const struct {
     {412, "Precondition Failed"},
     {413, "Content Too Large"},
     {415, "Unsupported Media Type"},
+    {416, "Range Not Satisfiable"},
     {417, "Expectation Failed"},
     {422, "Unprocessable Content"},
+    {426, "Upgrade Required"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
     {500, "Internal Server Error"},
@@ -44,12 +48,13 @@ static const struct {
     {503, "Service Unavailable"},
     {504, "Gateway Timeout"},
     {505, "HTTP Version Not Supported"},
+    {507, "Insufficient Storage"},
 };
 
 /* What http_reply says itself. */
 static const char *const RESERVED[] = {
-    "cache-control", "connection",        "content-length", "content-type",           "keep-alive",
-    "trailer",       "transfer-encoding", "upgrade",        "x-content-type-options",
+    "cache-control", "connection", "content-length",    "content-type",
+    "keep-alive",    "trailer",    "transfer-encoding", "x-content-type-options",
 };
 
 const char *http_status_text(int status)
@@ -194,13 +199,12 @@ int http_add_header(struct http_request *request, const char *name, const char *
     return status;
 }
 
-static bool has_no_body(int status)
+bool http_has_no_body(int status)
 {
     return status == 204 || status == 304 || (status >= 100 && status < 200);
 }
 
-/* The status line and headers, but for those about the body and the empty line. */
-static void begin_head(struct http_connection *connection, int status, const char *content_type)
+void http_begin_head(struct http_connection *connection, int status, const char *content_type)
 {
     const struct http_exchange *exchange = connection->exchange;
     struct hc_buf *out = &connection->out;
@@ -209,7 +213,9 @@ static void begin_head(struct http_connection *connection, int status, const cha
     hc_buf_printf(out, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
     if (content_type != NULL)
         hc_buf_printf(out, "Content-Type: %s\r\n", content_type);
-    if (!keep)
+    if (status == 426) /* its Upgrade, which says what would be spoken here, is for this connection */
+        hc_buf_printf(out, "Connection: %supgrade\r\n", keep ? "" : "close, ");
+    else if (!keep)
         hc_buf_add_str(out, "Connection: close\r\n");
     else if (exchange->parser.minor == 0)
         hc_buf_add_str(out, "Connection: keep-alive\r\n");
@@ -229,94 +235,13 @@ void http_reply(struct http_request *request, int status, const char *content_ty
     if (connection->state == HTTP_STREAMING) { /* half a reply cannot be taken back, and must not look whole */
         connection->state = HTTP_BROKEN;
     } else if (connection->state != HTTP_BROKEN) {
-        begin_head(connection, status, content_type);
-        if (!has_no_body(status))
+        http_begin_head(connection, status, content_type);
+        if (!http_has_no_body(status))
             hc_buf_printf(&connection->out, "Content-Length: %zu\r\n", length);
         hc_buf_add_str(&connection->out, "\r\n");
-        if (!has_no_body(status) && request->method != HTTP_HEAD)
+        if (!http_has_no_body(status) && request->method != HTTP_HEAD)
             hc_buf_add(&connection->out, body, length);
     }
-    http_exchange_end(connection, false);
-    http_sent(connection);
-}
-
-/* ---- streams ---- */
-
-/* After something was put into the buffer of a stream. */
-static int push(struct http_connection *connection)
-{
-    if (connection->state == HTTP_BROKEN || http_flush(connection) < 0)
-        connection->state = HTTP_BROKEN;
-    else if (http_unsent(connection) == 0 && connection->exchange->request.on_drained != NULL)
-        connection->drained = true;
-    if (!connection->busy)
-        http_connection_settle(connection);
-    return connection->state == HTTP_BROKEN ? -EPIPE : 0;
-}
-
-void http_stream_begin(struct http_request *request, int status, const char *content_type)
-{
-    struct http_connection *connection = request->connection;
-    struct http_exchange *exchange = connection->exchange;
-    if (connection->state == HTTP_BROKEN)
-        return;
-    exchange->chunked = exchange->parser.minor == 1;
-    if (!exchange->chunked)
-        exchange->parser.keep_alive = false; /* its end is the end of the body */
-    begin_head(connection, status, content_type);
-    hc_buf_add_str(&connection->out, exchange->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
-    connection->state = HTTP_STREAMING;
-    push(connection);
-}
-
-/* Sent bytes are dropped before they make the buffer larger than what waits. */
-static void compact(struct http_connection *connection)
-{
-    struct hc_buf *out = &connection->out;
-    if (connection->out_sent < out->length / 2)
-        return;
-    memmove(out->data, out->data + connection->out_sent, http_unsent(connection));
-    out->length = http_unsent(connection);
-    out->data[out->length] = '\0';
-    connection->out_sent = 0;
-}
-
-static void add_piece(struct http_connection *connection, const char *data, size_t length)
-{
-    if (connection->out_sent > 0)
-        compact(connection);
-    if (connection->exchange->chunked)
-        hc_buf_printf(&connection->out, "%zx\r\n", length);
-    hc_buf_add(&connection->out, data, length);
-    if (connection->exchange->chunked)
-        hc_buf_add_str(&connection->out, "\r\n");
-}
-
-int http_stream_write(struct http_request *request, const char *data, size_t length)
-{
-    struct http_connection *connection = request->connection;
-    if (connection->state != HTTP_STREAMING)
-        return -EPIPE;
-    if (length == 0)
-        return 0; /* a chunk of no bytes would end the stream */
-    if (http_unsent(connection) > connection->server->limits.write_backlog)
-        connection->state = HTTP_BROKEN;
-    else if (request->method != HTTP_HEAD)
-        add_piece(connection, data, length);
-    return push(connection);
-}
-
-size_t http_stream_pending(const struct http_request *request)
-{
-    return http_unsent(request->connection);
-}
-
-void http_stream_end(struct http_request *request)
-{
-    struct http_connection *connection = request->connection;
-    if (connection->state == HTTP_STREAMING && connection->exchange->chunked && request->method != HTTP_HEAD)
-        hc_buf_add_str(&connection->out, "0\r\n\r\n");
-    connection->drained = false;
     http_exchange_end(connection, false);
     http_sent(connection);
 }
@@ -351,7 +276,7 @@ void http_refuse(struct http_connection *connection, int status, const char *why
     struct hc_buf body = HC_BUF_INIT(1024);
     hc_buf_printf(&body, "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d,\"detail\":\"%s\",\"code\":\"%s\"}",
                   http_status_text(status), status, why, code_of(status));
-    begin_head(connection, status, "application/problem+json");
+    http_begin_head(connection, status, "application/problem+json");
     hc_buf_printf(&connection->out, "%sContent-Length: %zu\r\n\r\n", status == 503 ? "Retry-After: 1\r\n" : "",
                   body.length);
     if (!head_only)

@@ -1,10 +1,12 @@
 /*
- * Deadlines. Each kind of wait has a list, and a connection joins it at its end: since all of one list have the same
- * time limit, the first is always the next to expire. So a change of what a connection waits for costs a few pointers,
- * however many others there are, and one timer of the loop serves all. The timer is moved only forward in urgency: one
- * that fires too early finds nothing and is set anew, which is cheaper than to move it with every request.
+ * What a connection waits for: events, and deadlines. Each kind of wait has a list, and a connection joins it at its
+ * end: since all of one list have the same time limit, the first is always the next to expire. So a change of what a
+ * connection waits for costs a few pointers, however many others there are, and one timer of the loop serves all. The
+ * timer is moved only forward in urgency: one that fires too early finds nothing and is set anew, which is cheaper than
+ * to move it with every request.
  */
 #include "gateway/http_conn.h"
+#include <sys/epoll.h>
 
 static uint64_t time_limit(const struct http_server *server, enum http_wait wait)
 {
@@ -117,4 +119,81 @@ void http_wait_for(struct http_connection *connection, enum http_wait wait)
 void http_wait_limits_changed(struct http_server *server)
 {
     set_timer_to_first(server);
+}
+
+/* ---- what a state asks for ---- */
+
+static enum http_wait wait_of(const struct http_connection *connection)
+{
+    switch ((enum http_state)connection->state) {
+    case HTTP_HANDSHAKE:
+        return HTTP_WAIT_FIRST;
+    case HTTP_READING:
+        if (connection->exchange != NULL)
+            return connection->exchange->counted ? HTTP_WAIT_BODY : HTTP_WAIT_HEAD;
+        if (connection->ahead != NULL)
+            return HTTP_WAIT_NEXT_TURN;
+        return connection->wait == HTTP_WAIT_FIRST ? HTTP_WAIT_FIRST : HTTP_WAIT_IDLE;
+    case HTTP_HANDLING:
+    case HTTP_STREAMING:
+        if (http_input_ready(connection) || (connection->drained && http_unsent(connection) == 0))
+            return HTTP_WAIT_NEXT_TURN;
+        if (connection->state == HTTP_STREAMING && http_unsent(connection) > 0)
+            return HTTP_WAIT_WRITE;
+        return http_wants_input(connection) && !connection->exchange->raw ? HTTP_WAIT_BODY : HTTP_WAIT_HANDLER;
+    case HTTP_SENDING:
+        return HTTP_WAIT_WRITE;
+    case HTTP_LINGERING:
+        return HTTP_WAIT_LINGER;
+    case HTTP_BROKEN:
+        break;
+    }
+    return HTTP_WAIT_NEXT_TURN;
+}
+
+/* Input is left on, though none is wanted, until some comes: that saves two system calls a request. */
+static uint32_t input_of_handled(const struct http_connection *connection)
+{
+    /* On a connection that was taken over what is still to be read comes before the end. */
+    uint32_t end = connection->exchange->raw ? 0 : EPOLLRDHUP;
+    if (connection->deaf || http_input_ready(connection))
+        return end;
+    return end | (http_wants_input(connection) ? connection->read_wants : EPOLLIN);
+}
+
+static uint32_t interest_of(const struct http_connection *connection)
+{
+    uint32_t write = http_unsent(connection) > 0 ? connection->write_wants : 0;
+    switch ((enum http_state)connection->state) {
+    case HTTP_HANDSHAKE:
+        return connection->read_wants;
+    case HTTP_READING:
+        return connection->ahead != NULL ? 0 : connection->read_wants | EPOLLRDHUP | write;
+    case HTTP_HANDLING:
+    case HTTP_STREAMING:
+        return input_of_handled(connection) | write;
+    case HTTP_SENDING:
+        return write;
+    case HTTP_LINGERING:
+        return EPOLLIN;
+    case HTTP_BROKEN:
+        break;
+    }
+    return 0;
+}
+
+void http_connection_settle(struct http_connection *connection)
+{
+    if (http_wants_input(connection))
+        connection->deaf = false;
+    http_wait_for(connection, wait_of(connection));
+    uint32_t interest = interest_of(connection);
+    if (interest == connection->interest)
+        return;
+    if (hc_watch_set(connection->watch, interest) == 0) {
+        connection->interest = interest;
+    } else {
+        connection->state = HTTP_BROKEN;
+        http_wait_for(connection, HTTP_WAIT_NEXT_TURN);
+    }
 }

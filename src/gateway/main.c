@@ -9,6 +9,7 @@
 #include "gateway/languages.h"
 #include "gateway/metrics.h"
 #include "gateway/runs.h"
+#include "gateway/sandboxes.h"
 #include "gateway/seal.h"
 #include "gateway/tenants.h"
 #include "run/isolation.h"
@@ -99,6 +100,7 @@ static void take_config(struct service *service, int fd)
         tell_keeper(SERVE_CONFIG, &err);
         return;
     }
+    sandboxes_configure(gateway->sandboxes, config);
     config_free(gateway->config);
     gateway->config = config;
     struct http_limits limits = limits_of(gateway);
@@ -118,6 +120,12 @@ static void say_ready(struct service *service, const struct hc_err *err)
     tell_keeper(SERVE_READY, err);
     service->ready = !err;
     service->done = err != NULL;
+}
+
+static void on_held(void *data, const struct warden_message *message, int *fds, size_t count)
+{
+    struct service *service = data;
+    sandboxes_held(service->gateway.sandboxes, message, fds, count);
 }
 
 static void on_hello(void *data, const struct warden_message *message)
@@ -144,6 +152,9 @@ static void on_hello(void *data, const struct warden_message *message)
     gateway->warden_silent = false;
     if (missing)
         audit_add(gateway->audit, "isolation_weak", NULL, NULL, NULL);
+    sandboxes_attach(gateway->sandboxes, gateway->link, gateway->config->allow_weak ? 0 : ISOLATION_ALL);
+    if (link_ask_held(gateway->link, on_held) < 0)
+        hc_log(HC_LOG_ERROR, "the warden cannot be asked for its sandboxes");
     runs_warden_up(gateway->runs);
     catalogue_probe(gateway);
     say_ready(service, NULL);
@@ -173,6 +184,7 @@ static void on_warden_gone(void *data)
     if (service->gateway.draining)
         return;
     audit_add(service->gateway.audit, "warden_died", NULL, NULL, NULL);
+    sandboxes_attach(service->gateway.sandboxes, NULL, 0);
     runs_warden_down(service->gateway.runs);
     if (!service->warden_timer)
         service->warden_timer = hc_loop_timer(service->gateway.loop, hc_now() + NO_WARDEN_US, on_no_warden, service);
@@ -420,6 +432,8 @@ static int open_parts(struct service *service, const struct gifts *gifts, struct
         result = tenants_new(gateway, &gateway->tenants, err);
     if (result == 0)
         result = runs_new(gateway, &gateway->runs, err);
+    if (result == 0)
+        result = gateway_sandboxes_new(gateway, err);
     struct http_limits limits = limits_of(gateway);
     struct http_handlers handlers = {
         .data = gateway, .admit = gateway_admit, .handle = gateway_handle, .refused = gateway_refused};
@@ -464,6 +478,7 @@ static void finish(struct service *service)
     hc_timer_remove(service->prune_timer);
     if (gateway->http)
         http_server_free(gateway->http);
+    sandboxes_free(HC_TAKE_PTR(gateway->sandboxes));
     if (gateway->link)
         link_free(HC_TAKE_PTR(gateway->link)); /* what ends now must not find it */
     if (gateway->audit && service->ready)

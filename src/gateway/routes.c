@@ -5,7 +5,6 @@
  */
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/suggest.h"
 #include "gateway/gateway.h"
 #include "gateway/metrics.h"
 #include "gateway/tenants.h"
@@ -13,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { ID_SIZE = 72, ROUTE_LIMIT = 64 };
 
 const struct route ROUTES[] = {
     {HTTP_GET, "/", handle_root, true, "Whether the server is there"},
@@ -25,6 +22,20 @@ const struct route ROUTES[] = {
     {HTTP_GET, "/v1/runs/{id}/events", handle_run_events, false, "The events of a run, as they happen"},
     {HTTP_POST, "/v1/runs/{id}/stdin", handle_run_stdin, false, "More input for a run that goes on"},
     {HTTP_GET, "/v1/runs/{id}/report", handle_run_report, false, "The debug report of a run"},
+    {HTTP_POST, "/v1/sandboxes", handle_sandbox_create, false, "Make a sandbox that lives on"},
+    {HTTP_GET, "/v1/sandboxes", handle_sandbox_list, false, "The sandboxes, newest first"},
+    {HTTP_GET, "/v1/sandboxes/{id}", handle_sandbox_get, false, "One sandbox, with what it uses"},
+    {HTTP_DELETE, "/v1/sandboxes/{id}", handle_sandbox_delete, false, "End a sandbox, and all that is in it"},
+    {HTTP_POST, "/v1/sandboxes/{id}/pause", handle_sandbox_pause, false, "Freeze a sandbox"},
+    {HTTP_POST, "/v1/sandboxes/{id}/resume", handle_sandbox_resume, false, "Let a paused sandbox go on"},
+    {HTTP_POST, "/v1/sandboxes/{id}/keepalive", handle_sandbox_keepalive, false, "Begin its idle time anew"},
+    {HTTP_POST, "/v1/sandboxes/{id}/exec", handle_sandbox_exec, false, "Run a command or code in a sandbox"},
+    {HTTP_GET, "/v1/sandboxes/{id}/jobs", handle_job_list, false, "The detached jobs of a sandbox"},
+    {HTTP_GET, "/v1/sandboxes/{id}/jobs/{job}", handle_job_get, false, "One job, with its output"},
+    {HTTP_DELETE, "/v1/sandboxes/{id}/jobs/{job}", handle_job_delete, false, "End a job, with all its descendants"},
+    {HTTP_POST, "/v1/sandboxes/{id}/jobs/{job}/signal", handle_job_signal, false, "Send a job a signal"},
+    {HTTP_POST, "/v1/sandboxes/{id}/jobs/{job}/stdin", handle_job_stdin, false, "More input for a job"},
+    {HTTP_GET, "/v1/sandboxes/{id}/jobs/{job}/events", handle_job_events, false, "The output of a job, as it comes"},
     {HTTP_GET, "/v1/languages", handle_languages, false, "The languages of this server"},
     {HTTP_GET, "/v1/stats", handle_stats, false, "Live counts, latencies and the limits in force"},
     {HTTP_POST, "/execute", handle_execute, false, "Run code in the shared, persistent workspace"},
@@ -34,63 +45,6 @@ const struct route ROUTES[] = {
     {HTTP_GET, "/openapi.json", handle_openapi, true, "This description"},
     {0},
 };
-
-/* ---- matching ---- */
-
-/* "{id}" stands for one component. `id` points to it in the path. */
-static bool pattern_fits(const char *pattern, const char *path, const char **id)
-{
-    *id = "";
-    while (*pattern != '\0') {
-        if (*pattern == '{') {
-            size_t length = strcspn(path, "/");
-            if (length == 0)
-                return false;
-            *id = path;
-            path += length;
-            pattern = strchr(pattern, '}') + 1;
-        } else if (*pattern++ != *path++) {
-            return false;
-        }
-    }
-    return *path == '\0';
-}
-
-static const char *method_word(enum http_method method)
-{
-    static const char *const words[] = {
-        [HTTP_GET] = "GET, HEAD", [HTTP_HEAD] = "HEAD",       [HTTP_POST] = "POST", [HTTP_PUT] = "PUT",
-        [HTTP_DELETE] = "DELETE", [HTTP_OPTIONS] = "OPTIONS", [HTTP_OTHER] = ""};
-    return words[method];
-}
-
-void route_match(enum http_method method, const char *path, struct route_match *match)
-{
-    *match = (struct route_match){.id = ""};
-    size_t used = 0;
-    if (method == HTTP_HEAD)
-        method = HTTP_GET;
-    for (const struct route *route = ROUTES; route->pattern != NULL; route++) {
-        const char *id;
-        if (!pattern_fits(route->pattern, path, &id))
-            continue;
-        if (route->method == method) {
-            *match = (struct route_match){.route = route, .id = id};
-            return;
-        }
-        used += (size_t)snprintf(match->allow + used, sizeof match->allow - used, "%s%s", used > 0 ? ", " : "",
-                                 method_word(route->method));
-    }
-}
-
-const char *route_nearest(const char *path)
-{
-    const char *patterns[ROUTE_LIMIT];
-    size_t count = 0;
-    for (const struct route *route = ROUTES; route->pattern != NULL && count < ROUTE_LIMIT; route++)
-        patterns[count++] = route->pattern;
-    return hc_suggest(path, patterns, count);
-}
 
 /* ---- admission ---- */
 
@@ -110,7 +64,7 @@ static int refuse_path(struct http_request *request, const struct route_match *m
         reply_problem(request, 405, "invalid_request", detail);
         return -ENOTSUP;
     }
-    const char *nearest = route_nearest(request->path);
+    const char *nearest = route_nearest(ROUTES, request->path);
     snprintf(detail, sizeof detail, "there is no %.80s%s%s%s", request->path, nearest != NULL ? "; did you mean " : "",
              nearest != NULL ? nearest : "; /openapi.json lists what there is", nearest != NULL ? "?" : "");
     reply_problem(request, 404, "not_found", detail);
@@ -152,6 +106,13 @@ static int identify(struct gateway *gateway, const struct http_request *request,
     return tenants_identify(gateway->tenants, request, caller);
 }
 
+static void free_visit(void *context)
+{
+    struct visit *visit = context;
+    route_release(&visit->match);
+    free(visit);
+}
+
 int gateway_admit(void *data, struct http_request *request)
 {
     struct gateway *gateway = data;
@@ -162,35 +123,34 @@ int gateway_admit(void *data, struct http_request *request)
     }
     visit->gateway = gateway;
     request->context = visit;
-    request->context_free = free;
+    request->context_free = free_visit;
     char why[256];
-    if (access_refusal(gateway->config, request, why, sizeof why) != NULL)
+    struct route_match *match = &visit->match;
+    route_match(ROUTES, request->method, request->path, match);
+    bool any_origin = match->route != NULL && (match->route->flags & ROUTE_ANY_ORIGIN) != 0;
+    if (access_refusal(gateway->config, request, any_origin, why, sizeof why) != NULL)
         return refuse_host(gateway, request, why);
     access_cors(request);
-    struct route_match match;
-    route_match(request->method, request->path, &match);
-    if (match.route == NULL)
-        return request->method == HTTP_OPTIONS ? answer_options(request, &match) : refuse_path(request, &match);
-    visit->route = match.route;
-    if (identify(gateway, request, &visit->caller) < 0 && !match.route->open)
+    if (match->route == NULL)
+        return request->method == HTTP_OPTIONS ? answer_options(request, match) : refuse_path(request, match);
+    visit->route = match->route;
+    if (identify(gateway, request, &visit->caller) < 0 && !match->route->open)
         return refuse_caller(gateway, request);
+    if ((match->route->flags & ROUTE_STREAM) != 0)
+        http_body_stream(request);
     return 0;
 }
 
 void gateway_handle(void *data, struct http_request *request)
 {
-    const struct visit *visit = request->context;
-    const char *component;
-    pattern_fits(visit->route->pattern, request->path, &component);
-    size_t length = strcspn(component, "/");
-    char id[ID_SIZE];
-    if (length >= sizeof id) { /* longer than any id that was ever given out */
-        reply_problem(request, 404, "not_found", "there is no run with this id");
-        return;
-    }
-    memcpy(id, component, length);
-    id[length] = '\0';
-    visit->route->handle(data, request, id);
+    struct visit *visit = request->context;
+    int bound = route_bind(&visit->match, request->path);
+    if (bound == -ENAMETOOLONG)
+        reply_problem(request, 404, "not_found", "there is nothing with this id");
+    else if (bound < 0)
+        reply_busy(request, 503, "overloaded", 1, "the server is out of memory");
+    else
+        visit->route->handle(data, request, &visit->match);
 }
 
 void gateway_refused(void *data, const char *peer, int status, const char *why)

@@ -286,8 +286,9 @@ static void serve_stored(struct events_reader *reader, const struct caller *call
     events_reader_drop(reader);
 }
 
-void handle_run_events(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_events(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     const struct caller *caller = request->context;
     struct events_position position = {0};
     if (read_position(request, &position) < 0)

@@ -315,12 +315,12 @@ static bool read_order(struct gateway *gateway, struct http_request *request, co
     return false;
 }
 
-void handle_execute(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     hc_cleanup_json json_t *body = NULL;
     struct order order = {0};
 
-    (void)id;
+    (void)match;
     if (!content_is_json(request)) {
         refuse(request, "Request must be JSON");
         return;
@@ -346,7 +346,7 @@ void handle_execute(struct gateway *gateway, struct http_request *request, const
 
 /* ---- GET / ---- */
 
-void handle_root(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_root(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     static const char page[] =
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>hotcell</title>\n"
@@ -357,7 +357,7 @@ void handle_root(struct gateway *gateway, struct http_request *request, const ch
         "<li><a href=\"/openapi.json\">/openapi.json</a>: everything there is</li>\n</ul>\n</html>\n";
 
     (void)gateway;
-    (void)id;
+    (void)match;
     if (http_accepts(request, "text/html"))
         reply_text(request, 200, "text/html; charset=utf-8", page, sizeof(page) - 1);
     else

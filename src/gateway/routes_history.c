@@ -108,9 +108,9 @@ static const char *or_null(const char *text)
     return text[0] != '\0' ? text : NULL;
 }
 
-void handle_run_list(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_list(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    (void)id;
+    (void)match;
     const struct caller *caller = request->context;
     struct list_query query = {0};
     struct hc_err err = {0};

@@ -49,16 +49,16 @@ static json_t *isolation_json(const struct gateway *gateway)
 
 /* ---- health ---- */
 
-void handle_health(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_health(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     (void)gateway;
-    (void)id;
+    (void)match;
     reply_json(request, 200, "{\"status\":\"ok\"}");
 }
 
-void handle_ready(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_ready(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    (void)id;
+    (void)match;
     bool warden = warden_up(gateway), store = store_status(gateway->store) == 0;
     bool strong = (gateway->isolation & ISOLATION_ALL) == ISOLATION_ALL || gateway->config->allow_weak;
     bool ready = warden && store && strong && !gateway->draining;
@@ -72,16 +72,16 @@ void handle_ready(struct gateway *gateway, struct http_request *request, const c
 
 /* ---- languages, the contract ---- */
 
-void handle_languages(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_languages(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    (void)id;
+    (void)match;
     reply_made(request, 200, catalogue_json(gateway->catalogue, gateway->config));
 }
 
-void handle_openapi(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_openapi(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     (void)gateway;
-    (void)id;
+    (void)match;
     reply_text(request, 200, "application/json", openapi_text, openapi_length);
 }
 
@@ -217,9 +217,9 @@ static json_t *latencies_json(const struct gateway *gateway)
     return object;
 }
 
-void handle_stats(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_stats(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    (void)id;
+    (void)match;
     const struct visit *visit = request->context;
     const struct config *config = gateway->config;
     struct runs_counts counts;
@@ -297,9 +297,9 @@ char *metrics_prometheus(struct gateway *gateway)
     return hc_buf_take(&text, NULL);
 }
 
-void handle_metrics(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_metrics(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    (void)id;
+    (void)match;
     hc_cleanup_free char *text = metrics_prometheus(gateway);
     if (text != NULL)
         reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, strlen(text));

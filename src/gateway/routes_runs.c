@@ -160,13 +160,20 @@ static struct request *read_request(struct gateway *gateway, struct http_request
     return NULL;
 }
 
+static void drop_asked(struct request *asked, const struct run_options *options)
+{
+    request_free(asked);
+    if (options->place != NULL)
+        options->place->left(options->place->room.data);
+}
+
 static void start_streamed(struct gateway *gateway, struct http_request *request, struct request *asked,
                            const struct run_options *options)
 {
     struct events_position position = {0};
     struct events_reader *reader = events_reader_new(gateway, request, &position);
     if (reader == NULL) {
-        request_free(asked);
+        drop_asked(asked, options);
         reply_no_memory(request);
         return;
     }
@@ -187,7 +194,7 @@ static void start_waited(struct gateway *gateway, struct http_request *request, 
 {
     struct waiter *waiter = calloc(1, sizeof *waiter);
     if (waiter == NULL) {
-        request_free(asked);
+        drop_asked(asked, options);
         reply_no_memory(request);
         return;
     }
@@ -214,9 +221,9 @@ static bool is_as_expected(const struct gateway *gateway, const struct http_requ
            (full && strcmp(expected, "hotcell/" HC_VERSION " full") == 0);
 }
 
-void handle_run_create(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_create(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    (void)id;
+    (void)match;
     if (!is_as_expected(gateway, request)) {
         reply_problem(request, 412, "conflict", "this server is another than Hotcell-Expect says");
         return;
@@ -234,10 +241,16 @@ void handle_run_create(struct gateway *gateway, struct http_request *request, co
     };
     if (prefers)
         http_add_header(request, "Preference-Applied", "respond-async");
-    if (!options.keep_going && http_accepts(request, "text/event-stream"))
-        start_streamed(gateway, request, asked, &options);
+    run_answer(gateway, request, asked, &options);
+}
+
+void run_answer(struct gateway *gateway, struct http_request *request, struct request *asked,
+                const struct run_options *options)
+{
+    if (!options->keep_going && http_accepts(request, "text/event-stream"))
+        start_streamed(gateway, request, asked, options);
     else
-        start_waited(gateway, request, asked, &options);
+        start_waited(gateway, request, asked, options);
 }
 
 /* ---- one run, live or from the store ---- */
@@ -369,8 +382,9 @@ static int read_wait(struct gateway *gateway, struct http_request *request, uint
     return 0;
 }
 
-void handle_run_get(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_get(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     uint64_t wait;
     if (read_wait(gateway, request, &wait) < 0)
         return;
@@ -395,8 +409,9 @@ void handle_run_get(struct gateway *gateway, struct http_request *request, const
 
 /* ---- DELETE /v1/runs/{id} ---- */
 
-void handle_run_cancel(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_cancel(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     struct run *run = runs_find(gateway->runs, request->context, id);
     if (run != NULL && run->state < RUN_SAVING) {
         char *state = run_state_json(run);
@@ -427,8 +442,9 @@ static void reply_report(struct http_request *request, const char *result, const
         reply_json(request, 200, text);
 }
 
-void handle_run_report(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_report(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     struct run *run = runs_find(gateway->runs, request->context, id);
     if (run != NULL && run_result_json(run) != NULL) {
         reply_report(request, run_result_json(run), run->shape);

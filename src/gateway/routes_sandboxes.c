@@ -104,6 +104,16 @@ void sandbox_reply(struct http_request *request, int status, json_t *object)
 
 /* ---- one as JSON ---- */
 
+static json_t *isolation_json(uint32_t layers)
+{
+    json_t *list = json_array();
+    for (unsigned bit = 0; bit < ISOLATION_LAYERS; bit++)
+        if (layers & 1U << bit)
+            json_array_append_new(list, json_string(isolation_layer_words[bit]));
+    bool full = (layers & ISOLATION_ALL) == ISOLATION_ALL;
+    return json_pack("{s:s, s:o}", "level", full ? "full" : "weak", "layers", list);
+}
+
 static json_t *describe(const struct gateway *gateway, const struct http_request *request,
                         const struct sandbox *sandbox)
 {
@@ -262,12 +272,31 @@ struct look { /* request->data: who waits for the usage of one */
     json_t *object, *usage;
 };
 
+/* Looking is not using: the clock of its idleness is left alone. */
+static void stay(struct sandbox *sandbox)
+{
+    sandbox->holds++;
+}
+
+static void leave(struct sandbox *sandbox)
+{
+    uint64_t used = sandbox->used_clock;
+    int64_t used_at = sandbox->used_at;
+    bool removed = sandbox->removed;
+    sandbox_release(sandbox);
+    if (removed)
+        return;
+    sandbox->used_clock = used;
+    sandbox->used_at = used_at;
+}
+
 static void look_answer(struct look *look)
 {
     struct http_request *request = look->request;
     json_t *object = look->object;
     request->on_gone = NULL;
-    json_object_set_new(object, "usage", look->usage);
+    json_object_set_new(object, "usage", look->usage != NULL ? look->usage : json_null());
+    leave(look->sandbox);
     free(look);
     sandbox_reply(request, 200, object);
 }
@@ -281,6 +310,7 @@ static void on_look_gone(struct http_request *request)
         box_unask(look->sandbox->box, look);
     json_decref(look->object);
     json_decref(look->usage);
+    leave(look->sandbox);
     free(look);
 }
 
@@ -326,12 +356,16 @@ static void on_usage(void *data, const struct warden_message *message)
     struct look *look = data;
     const struct sandbox *sandbox = look->sandbox;
     uint64_t now = hc_now();
+    if (message->err.code) { /* it is going */
+        look_answer(look);
+        return;
+    }
     look->usage = json_pack(
         "{s:I, s:I, s:f, s:I, s:n, s:{s:i, s:i}, s:f, s:f}", "memory", (json_int_t)message->usage.memory, "memory_peak",
         (json_int_t)message->usage.memory_peak, "cpu_ms", (double)message->usage.cpu / 1000, "pids",
         (json_int_t)(message->usage.pids > 0 ? message->usage.pids - 1 : 0), "disk", "network", "received", 0, "sent", 0,
         "age_s", (double)(now - sandbox->created_clock) / 1e6, "idle_s",
-        sandbox_idle(sandbox) ? (double)(now - sandbox->used_clock) / 1e6 : 0.0);
+        sandbox->holds <= 1 && fixture_count(sandbox, "job") == 0 ? (double)(now - sandbox->used_clock) / 1e6 : 0.0);
     if (sandbox->state != SANDBOX_RUNNING || look->usage == NULL || !ask_disk(look))
         look_answer(look);
 }
@@ -355,6 +389,7 @@ void handle_sandbox_get(struct gateway *gateway, struct http_request *request, c
         sandbox_reply(request, 200, object);
         return;
     }
+    stay(sandbox);
     request->data = look;
     request->on_gone = on_look_gone;
 }

@@ -152,8 +152,9 @@ static void take(struct run_input *input, struct http_request *request, bool end
     advance(input);
 }
 
-void handle_run_stdin(struct gateway *gateway, struct http_request *request, const char *id)
+void handle_run_stdin(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    const char *id = route_value(match, "id");
     int end = read_end(request);
     if (end < 0)
         return;

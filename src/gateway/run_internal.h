@@ -156,6 +156,9 @@ void run_log_line(const struct run *run); /* one for each run */
 int run_unwrap(struct gateway *gateway, struct request *request, struct hc_err *err);
 
 /* ---- routes_runs.c ---- */
+/* Starts it, and answers with its result, its events or (keep_going) its id. Takes `asked`. */
+void run_answer(struct gateway *gateway, struct http_request *request, struct request *asked,
+                const struct run_options *options);
 /* The problem that a failure is, as text for a stream. malloc'ed; NULL: out of memory. */
 char *run_failure_json(const struct hc_err *err);
 

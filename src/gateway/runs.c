@@ -417,6 +417,8 @@ int runs_prepare(struct run *run, struct request *request, const struct run_opti
     if (result < 0)
         return result;
     run->work->planned = true;
+    if (options->place != NULL)
+        options->place->planned(options->place->room.data, &run->work->plan);
     if (request->stdin_open && run_input_new(run->runs->gateway->loop, &request->input, &run->work->input) < 0)
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (options->shared_workspace && (result = add_workspace(run, err)) < 0)

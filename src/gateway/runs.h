@@ -29,6 +29,7 @@ struct run_watcher {
 struct run_place {
     char sandbox[40];       /* its id, for the record */
     struct drive_room room; /* room.data is for `driven` and `left` as well */
+    void (*planned)(void *data, const struct plan *plan);
     void (*driven)(void *data, struct drive *drive);
     void (*left)(void *data);
 };

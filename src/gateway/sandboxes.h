@@ -20,6 +20,10 @@ void sandbox_reply(struct http_request *request, int status, json_t *object);
 /* A word of the body: NULL where it is not there. `*bad`: it is there and is no text; it has replied. */
 const char *sandbox_text(struct http_request *request, const json_t *body, const char *field, bool *bad);
 
+/* routes_sessions.c: a call of a shell that keeps its state. */
+void handle_session_call(struct gateway *gateway, struct http_request *request, struct sandbox *sandbox,
+                         const json_t *body, const char *session);
+
 /* Events of a gateway's sandboxes: logged, counted and audited. */
 int gateway_sandboxes_new(struct gateway *gateway, struct hc_err *err);
 

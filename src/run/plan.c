@@ -206,6 +206,16 @@ static int name_entry(struct plan *plan, const char *name, struct hc_err *err)
     return plan_no_memory(err);
 }
 
+char *plan_rubbish(const struct plan *plan)
+{
+    char *path = NULL;
+    if (!plan->request->apart || !plan->entry)
+        return NULL;
+    if (!plan->language->compile.present)
+        return strdup(plan->entry);
+    return asprintf(&path, PLAN_APART_OWN, plan->request->apart) < 0 ? NULL : path;
+}
+
 static int choose_language(const struct config *config, struct plan *plan, struct hc_err *err)
 {
     const struct request *request = plan->request;

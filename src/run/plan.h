@@ -54,6 +54,8 @@ struct plan {
     const struct request *request; /* not owned */
 };
 
+/* What request->apart has put into the cell, and is to be removed afterwards: malloc'ed; NULL: nothing. */
+char *plan_rubbish(const struct plan *plan);
 /* Where its programs begin. */
 const char *plan_cwd(const struct plan *plan);
 int plan_make(const struct config *config, const struct request *request, struct plan *plan, struct hc_err *err);

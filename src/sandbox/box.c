@@ -65,26 +65,6 @@ static void box_free(struct box *box)
     free(box);
 }
 
-/* Its jobs have ended with it: they are told first, while there still is a box. */
-static void over(struct box *box, const struct hc_err *why)
-{
-    while (box->jobs) {
-        struct warden_message message = {.type = WARDEN_JOB_ENDED, .job = box->jobs->number, .err = *why};
-        message.facts.end = JOB_NOT_STARTED;
-        message.facts.exit_code = -1;
-        struct box_job *job = take_job(box, message.job);
-        job->ended(job, &message);
-    }
-    struct box_events events = box->events;
-    struct hc_err reason = *why;
-    if (box->destroyed)
-        hc_err_clear(&reason);
-    box_free(box);
-    events.gone(events.data, &reason);
-}
-
-/* ---- what the warden says ---- */
-
 static void answer(struct box *box, const struct warden_message *message)
 {
     struct box_answer *first = box->asked;
@@ -97,6 +77,30 @@ static void answer(struct box *box, const struct warden_message *message)
         first->answered(first->data, message);
     free(first);
 }
+
+/* Its jobs have ended with it: they are told first, while there still is a box. */
+static void over(struct box *box, const struct hc_err *why)
+{
+    while (box->jobs) {
+        struct warden_message message = {.type = WARDEN_JOB_ENDED, .job = box->jobs->number, .err = *why};
+        message.facts.end = JOB_NOT_STARTED;
+        message.facts.exit_code = -1;
+        struct box_job *job = take_job(box, message.job);
+        job->ended(job, &message);
+    }
+    while (box->asked) {
+        struct warden_message message = {.err = *why};
+        answer(box, &message);
+    }
+    struct box_events events = box->events;
+    struct hc_err reason = *why;
+    if (box->destroyed)
+        hc_err_clear(&reason);
+    box_free(box);
+    events.gone(events.data, &reason);
+}
+
+/* ---- what the warden says ---- */
 
 static void on_message(struct link_owner *owner, const struct warden_message *message)
 {

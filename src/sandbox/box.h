@@ -49,7 +49,7 @@ void box_sweep(struct box_job *job, int number); /* ends all of it but its main 
 /* Leaves fds with the warden, for who comes after us. `job` NULL: of the box. They stay the caller's. */
 int box_keep(struct box *box, const struct box_job *job, const int *fds, size_t count);
 
-/* Answered once, from the loop, in the order of asking; not at all when the box goes before. */
+/* Answered once, from the loop, in the order of asking; with an error when the box goes before. */
 struct box_answer {
     struct box_answer *next;
     void *data;

@@ -64,6 +64,8 @@ void sandbox_release(struct sandbox *sandbox)
 {
     sandbox->holds--;
     sandbox_used(sandbox);
+    if (sandbox->removed && sandbox->holds == 0)
+        sandbox_free(sandbox);
 }
 
 /* A shell or an interpreter that waits is idle: only jobs and calls (which hold it) are work. */
@@ -229,9 +231,7 @@ static void on_box_gone(void *data, const struct hc_err *why)
         sandboxes_remove(sandbox);
         return;
     }
-    while (sandbox->fixtures)
-        fixture_remove(sandbox->fixtures);
-    sandbox->state = SANDBOX_FAILED;
+    sandbox->state = SANDBOX_FAILED; /* what its jobs wrote can still be read */
     sandbox->failed_clock = hc_now();
     sandbox_tell(sandbox, "sandbox_failed", sandbox->why.message);
 }
@@ -349,10 +349,10 @@ static void on_frozen(void *data, const struct warden_message *message)
     struct sandbox *sandbox = pausing.sandbox;
     free(data);
     if (!message->err.code && (sandbox->state == SANDBOX_RUNNING || sandbox->state == SANDBOX_PAUSED)) {
-        enum sandbox_state state = message->on ? SANDBOX_PAUSED : SANDBOX_RUNNING;
-        if (state != sandbox->state)
+        enum sandbox_state before = sandbox->state;
+        sandbox->state = message->on ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+        if (before != sandbox->state)
             sandbox_tell(sandbox, message->on ? "sandbox_paused" : "sandbox_resumed", NULL);
-        sandbox->state = state;
         sandbox_used(sandbox);
     }
     pausing.done(pausing.data, message);

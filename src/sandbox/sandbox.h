@@ -72,6 +72,7 @@ struct sandbox {
     bool recover;
     unsigned recovered; /* how often it was made anew */
     unsigned holds;     /* somebody is using it right now */
+    bool removed;       /* it is in no list any more, and freed with the last of them */
     struct fixture *fixtures;
     struct box_job filler; /* unpacks its first files */
     bool filling;
@@ -86,7 +87,9 @@ const char *sandbox_time_text(int64_t when, char *text, size_t size);
 struct box *sandbox_box(struct sandbox *sandbox, struct hc_err *err);
 void sandbox_used(struct sandbox *sandbox);    /* somebody did something with it */
 void sandbox_hold(struct sandbox *sandbox);    /* it is not idle until it is released as often */
-void sandbox_release(struct sandbox *sandbox);
+void sandbox_release(struct sandbox *sandbox); /* it may be gone after this */
+/* Reads what comes by a pipe that something in the sandbox still holds, and forgets it. Takes the fd. */
+void sandbox_linger(struct sandbox *sandbox, int fd);
 void sandbox_save(struct sandbox *sandbox);    /* for the next gateway; what cannot be kept is logged */
 bool sandbox_idle(const struct sandbox *sandbox);
 /* When it will be ended if nobody uses it, µs since the epoch; 0: never. */

@@ -55,7 +55,9 @@ void sandboxes_remove(struct sandbox *sandbox)
         }
     if (sandbox->all->adopting == sandbox)
         sandbox->all->adopting = NULL;
-    sandbox_free(sandbox);
+    sandbox->removed = true;
+    if (sandbox->holds == 0)
+        sandbox_free(sandbox);
 }
 
 size_t sandboxes_count(const struct sandboxes *all, const char *tenant)

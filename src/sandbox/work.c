@@ -74,7 +74,7 @@ static void forget_oldest(struct sandbox *sandbox)
 {
     size_t count = 0;
     for (struct fixture *fixture = sandbox->fixtures; fixture; fixture = fixture->next) {
-        if (fixture->kind != &work_kind || fixture->running || work_of(fixture)->watchers)
+        if (fixture->kind != &work_kind || fixture->running || work_of(fixture)->readers)
             continue;
         if (++count > WORK_REMEMBERED) { /* the newest come first */
             fixture_remove(fixture);

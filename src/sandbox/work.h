@@ -29,6 +29,7 @@ struct work {
     struct run_stage stage; /* its facts and status, once it is over */
     int64_t ended_at;
     struct work_watcher *watchers;
+    unsigned readers; /* who still looks at it, though it has ended: it is not forgotten */
     struct limits limits;
 };
 

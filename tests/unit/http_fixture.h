@@ -36,6 +36,10 @@ struct fixture {
     struct http_request *kept; /* /later and /stream */
     int stream_status;         /* of the last http_stream_write */
     int writes_left;           /* of /drain */
+    /* A test's own: whether the body is streamed, and what is done with the request. May be NULL. */
+    bool (*streams)(const struct http_request *request);
+    bool (*own_handle)(struct fixture *fixture, struct http_request *request); /* false: not its */
+    void *own;
     char *big;
 };
 
@@ -70,6 +74,8 @@ static int admit(void *data, struct http_request *request)
     fixture->admitted++;
     request->context = fixture;
     request->context_free = free_context;
+    if (fixture->streams != NULL && fixture->streams(request))
+        http_body_stream(request);
     if (strcmp(request->path, "/forbidden") != 0)
         return 0;
     http_reply(request, 403, "text/plain", "no", 2);
@@ -83,6 +89,8 @@ static void handle(void *data, struct http_request *request)
     snprintf(fixture->last_path, sizeof fixture->last_path, "%s", request->path);
     snprintf(fixture->last_peer, sizeof fixture->last_peer, "%s", request->peer);
     assert_int_equal(request->body[request->body_length], '\0');
+    if (fixture->own_handle != NULL && fixture->own_handle(fixture, request))
+        return;
     if (strcmp(request->path, "/later") == 0 || strcmp(request->path, "/stream") == 0) {
         request->data = fixture;
         request->on_gone = on_gone;

@@ -36,7 +36,7 @@ static bool heard(const struct config *config, const char *host, const char *ori
 {
     struct example example;
     char why[256];
-    return access_refusal(config, ask(&example, host, origin), why, sizeof why) == NULL;
+    return access_refusal(config, ask(&example, host, origin), false, why, sizeof why) == NULL;
 }
 
 static void test_loopback_names_and_the_own_address_are_heard(void **state)
@@ -122,9 +122,10 @@ static void test_the_unix_socket_may_be_called_by_any_name_but_not_from_any_page
     struct example example;
     char why[256];
     ask(&example, "anything", NULL)->listener = HTTP_LISTEN_UNIX;
-    assert_null(access_refusal(&config, &example.request, why, sizeof why));
+    assert_null(access_refusal(&config, &example.request, false, why, sizeof why));
     ask(&example, "anything", "http://evil.example")->listener = HTTP_LISTEN_UNIX;
-    assert_non_null(access_refusal(&config, &example.request, why, sizeof why));
+    assert_non_null(access_refusal(&config, &example.request, false, why, sizeof why));
+    assert_null(access_refusal(&config, &example.request, true, why, sizeof why));
 }
 
 static void test_loopback_addresses(void **state)

@@ -218,6 +218,59 @@ static void test_large_bodies_and_replies_pass_through_tls(void **state)
     assert_int_equal(reply.length, 0);
 }
 
+/* Takes the connection over, or the body, and sends back what comes. */
+static void echo(struct http_request *request, const char *data, size_t length)
+{
+    http_stream_write(request, data, length);
+    if (http_stream_pending(request) > 0)
+        http_body_pause(request);
+}
+
+static void echo_more(struct http_request *request)
+{
+    http_body_resume(request);
+}
+
+static bool streams_everything(const struct http_request *request)
+{
+    return request != NULL;
+}
+
+static bool echo_stream(struct fixture *fixture, struct http_request *request)
+{
+    request->data = fixture;
+    request->on_gone = on_gone;
+    request->on_body = echo;
+    request->on_body_end = http_stream_end;
+    request->on_drained = echo_more;
+    if (http_upgrade(request, "echo") < 0)
+        http_stream_begin(request, 200, "text/plain");
+    http_body_resume(request);
+    return true;
+}
+
+static void echo_through_tls(struct fixture *fixture, const char *head, size_t framing)
+{
+    HC_CLEANUP(release_tls_client) struct tls_client tls;
+    assert_int_equal(shake_hands(&tls, fixture, TLS1_3_VERSION), 0);
+    ask(&tls, head);
+    turn_until(&tls, tls.client.got.length > 0 && strstr(tls.client.got.data, "\r\n\r\n") != NULL);
+    size_t before = (size_t)(strstr(tls.client.got.data, "\r\n\r\n") + 4 - tls.client.got.data);
+    write_all(&tls, fixture->big, BIG);
+    turn_until(&tls, tls.client.got.length >= before + BIG + framing);
+}
+
+static void test_streams_and_upgrades_pass_through_tls(void **state)
+{
+    struct tls_fixture *both = *state;
+    struct fixture *fixture = both->plain;
+    fixture->streams = streams_everything;
+    fixture->own_handle = echo_stream;
+    echo_through_tls(fixture, "PUT /put HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n", 5);
+    echo_through_tls(fixture, "GET /up HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n", 0);
+    fixture->own_handle = NULL;
+}
+
 static void test_refusals_pass_through_tls(void **state)
 {
     struct tls_fixture *both = *state;
@@ -323,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_requests_are_served_over_tls_1_2_and_1_3),
         TEST(test_large_bodies_and_replies_pass_through_tls),
+        TEST(test_streams_and_upgrades_pass_through_tls),
         TEST(test_refusals_pass_through_tls),
         TEST(test_a_client_that_hangs_up_is_noticed_under_tls),
         TEST(test_old_versions_and_plain_requests_get_no_answer),
