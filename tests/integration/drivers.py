@@ -15,11 +15,20 @@ import socket
 import struct
 import subprocess
 import time
+import tomllib
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HOTCELL", SOURCE / "build" / "hotcell")).resolve().parent
 SLOW = float(os.environ.get("HOTCELL_SLOW", "1"))
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}
+
+
+def command_of(language, places=None):
+    """As its file has it, with the drivers of the source tree."""
+    words = tomllib.loads((SOURCE / "languages" / f"{language}.toml").read_text())["context"]["command"]
+    for place, value in {**(places or {}), "{driver}": str(SOURCE / "languages" / "warm" / language)}.items():
+        words = [word.replace(place, value) for word in words]
+    return words
 
 
 class Ended(Exception):

@@ -7,8 +7,7 @@ import time
 import drivers
 import pytest
 
-COMMAND = ["/bin/sh", "-c", "exec /bin/bash --norc --noprofile --noediting -i -s \"$1\" <\"$0\" >/dev/null 2>&1",
-           str(drivers.SOURCE / "languages/warm/bash/start.bash"), str(drivers.BUILD / "hotcell-session.so")]
+COMMAND = drivers.command_of("bash", {"{driver}/../hotcell-session.so": str(drivers.BUILD / "hotcell-session.so")})
 
 
 @pytest.fixture
@@ -269,6 +268,12 @@ def test_a_frame_that_makes_no_sense_ends_it(tmp_path):
 def test_it_ends_when_the_door_is_closed(shell):
     shell.door.close()
     assert shell.exit_code() == 0
+
+
+def test_the_door_may_be_fd_0(tmp_path):
+    driver = drivers.Driver(["/bin/sh", "-c", 'exec "$0" "$@" 0<&3 3<&-', *COMMAND], tmp_path)
+    assert driver.run("cat; ls /proc/self/fd | wc -l", "x").stdout == b"x4\n"
+    driver.close()
 
 
 def test_unusual_environments(tmp_path):

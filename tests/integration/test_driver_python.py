@@ -10,7 +10,7 @@ import drivers
 import pytest
 
 FOLDER = drivers.SOURCE / "languages/warm/python"
-COMMAND = ["/usr/bin/python3", str(FOLDER / "context.py")]
+COMMAND = drivers.command_of("python")
 ENV = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
 # What stands in for the warden: fork() returns as it does in a zygote's child, and the argument block is there.
 ZYGOTE = """
