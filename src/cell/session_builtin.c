@@ -21,11 +21,11 @@
  * a call that was begun is answered once, unless the shell ends; a frame that makes no sense ends the shell.
  */
 #include "base/fd.h"
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,14 +114,19 @@ static void heed_at_last(int number)
 
 /* ---- the door ---- */
 
-static void send_frame(const char *text)
+static void send_frame(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void send_frame(const char *format, ...)
 {
-    uint32_t length = (uint32_t)strlen(text);
-    char frame[sizeof length + 256];
-    memcpy(frame, &length, sizeof length); /* little-endian, as every machine that hotcell runs on */
-    memcpy(frame + sizeof length, text, length);
-    for (size_t sent = 0, size = sizeof length + length; sent < size;) {
-        ssize_t count = send(session.door, frame + sent, size - sent, MSG_NOSIGNAL);
+    struct {
+        uint32_t length; /* little-endian, as every machine that hotcell runs on */
+        char text[252];
+    } frame;
+    va_list arguments;
+    va_start(arguments, format);
+    frame.length = (uint32_t)vsnprintf(frame.text, sizeof frame.text, format, arguments);
+    va_end(arguments);
+    for (size_t sent = 0, size = sizeof frame.length + frame.length; sent < size;) {
+        ssize_t count = send(session.door, (char *)&frame + sent, size - sent, MSG_NOSIGNAL);
         if (count < 0 && errno != EINTR)
             leave(NULL);
         sent += count > 0 ? (size_t)count : 0;
@@ -130,11 +135,9 @@ static void send_frame(const char *text)
 
 static void answer(const char *status, int code)
 {
-    char text[200];
-    snprintf(text, sizeof text, "{\"id\":%lld,\"event\":\"done\",\"status\":\"%s\",\"exit_code\":%d,\"error\":null}",
-             session.id, status, code);
     session.unanswered = false;
-    send_frame(text);
+    send_frame("{\"id\":%lld,\"event\":\"done\",\"status\":\"%s\",\"exit_code\":%d,\"error\":null}", session.id, status,
+               code);
 }
 
 /* Up to `size` bytes and the fds that came with them. An interrupt that comes while nothing is done is for nothing. */
@@ -179,15 +182,17 @@ static bool receive_all(void *data, size_t size, int *fds, size_t *count)
 static bool read_call(const char *at, long long *id)
 {
     bool has_op = false, has_id = false;
-    int used;
     for (char separator = '{'; *at == separator; separator = ',') {
+        int used = 0;
         at++;
-        used = 0;
         if (sscanf(at, " \"op\" : \"execute\" %n", &used) == 0 && used > 0)
             has_op = true;
-        else if (sscanf(at, " \"id\" : %18lld %n", id, &used) == 1 && used > 0)
-            has_id = true;
-        else
+        else if (sscanf(at, " \"id\" : %n", &used) == 0 && used > 0) {
+            char *end;
+            *id = strtoll(at + used, &end, 10);
+            has_id = end > at + used;
+            used = (int)(end - at) + (int)strspn(end, " \t\r\n");
+        } else
             return false;
         at += used;
     }
@@ -243,10 +248,9 @@ static void begin(void)
     dup2(session.reader, 0);
     dup2(session.null, 1);
     dup2(session.null, 2);
-    char text[200], version[64] = "";
-    sscanf(get_string_value("BASH_VERSION"), "%63[0-9.]", version);
-    snprintf(text, sizeof text, "{\"event\":\"ready\",\"version\":\"%s\",\"fds\":true}", version);
-    send_frame(text);
+    const char *version = get_string_value("BASH_VERSION");
+    send_frame("{\"event\":\"ready\",\"version\":\"%.*s\",\"fds\":true}",
+               version ? (int)strspn(version, "0123456789.") : 0, version ? version : "");
 }
 
 /* The shell may have read many lines ahead, and thrown away some. */
