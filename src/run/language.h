@@ -35,6 +35,12 @@ struct language_warm {
     size_t set_count;
 };
 
+/* An interpreter that keeps its state between one piece of code and the next (docs/SANDBOXES.md). */
+struct language_context {
+    struct language_stage run; /* with the placeholders of what is started ahead: {driver}, not {entry} */
+    char *preload;             /* the set of [warm] that it has unless it asks for another; NULL: none */
+};
+
 struct language {
     char *name, *title, *package, *file;     /* file: the name that code given as text gets, "main.py" */
     struct words aliases, extensions, needs; /* needs: absolute paths that must be executable or readable */
@@ -44,6 +50,7 @@ struct language {
     struct language_stage prepare; /* fills the working directory with what cells then have as {cache} */
     struct words env;              /* "K=V" */
     struct language_warm warm;
+    struct language_context context;
     char *source; /* the TOML file it came from */
     size_t users; /* besides its first owner: language_free takes one away */
     bool looked;  /* languages_look was here, and `missing` holds: what it lacks on this machine, or NULL */
@@ -71,6 +78,9 @@ int languages_find_by_file(const struct config *config, const char *file_name, s
 /* One file, whatever folder it is in. Strict: an unknown key is an error with file and line. */
 int language_read(const char *path, struct language **out, struct hc_err *err);
 void language_free(struct language *language);
+
+/* One of its sets of modules, or NULL. */
+const struct language_set *language_set_find(const struct language *language, const char *name);
 
 bool language_available(const struct language *language, const char **missing);
 /* What its tools are at this moment, as text that is another one when one of them was changed or replaced: path, inode,

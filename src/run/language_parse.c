@@ -39,6 +39,11 @@ static const struct key warm_keys[] = {
     {"sets", KEY_SETS, FIELD(warm.sets), false},
 };
 
+static const struct key context_keys[] = {
+    {"command", KEY_WARM_COMMAND, FIELD(context.run.command), true},
+    {"preload", KEY_NAME, FIELD(context.preload), false},
+};
+
 struct section {
     const char *name; /* NULL: the top of the file */
     const struct key *keys;
@@ -57,6 +62,7 @@ static const struct section sections[] = {
     {"prepare", KEYS(prepare_keys), false, false, FIELD(prepare.present)},
     {"run", KEYS(run_keys), true, false, FIELD(run.present)},
     {"warm", KEYS(warm_keys), false, false, FIELD(warm.run.present)},
+    {"context", KEYS(context_keys), false, false, FIELD(context.run.present)},
 };
 enum { SECTION_COUNT = sizeof sections / sizeof *sections };
 
@@ -139,6 +145,16 @@ static int check_warm(const struct language_parser *parser, const struct toml_va
     return 0;
 }
 
+static int check_context(const struct language_parser *parser, const struct toml_value *root, struct hc_err *err)
+{
+    const struct language *language = parser->language;
+    if (language->context.preload == NULL || language_set_find(language, language->context.preload) != NULL)
+        return 0;
+    return language_fail_at(parser, toml_line(toml_get(toml_get(root, "context"), "preload")), err,
+                            "\"preload\" must be the name of one of [[warm.sets]]; it is \"%s\"",
+                            language->context.preload);
+}
+
 /* The file's name decides where languages_find looks, so it must agree with what is written inside. */
 static int check_whole(const struct language_parser *parser, const struct toml_value *root, struct hc_err *err)
 {
@@ -149,6 +165,8 @@ static int check_whole(const struct language_parser *parser, const struct toml_v
         return language_fail_at(parser, toml_line(toml_get(root, "name")), err,
                                 "the file of language \"%s\" must be named %s.toml", language->name, language->name);
     int result = check_warm(parser, root, err);
+    if (result == 0)
+        result = check_context(parser, root, err);
     if (result < 0)
         return result;
     const char *dot = strrchr(language->file, '.');
@@ -202,6 +220,14 @@ int language_read(const char *path, struct language **out, struct hc_err *err)
     return 0;
 }
 
+const struct language_set *language_set_find(const struct language *language, const char *name)
+{
+    for (size_t i = 0; i < language->warm.set_count; i++)
+        if (strcmp(language->warm.sets[i].name, name) == 0)
+            return &language->warm.sets[i];
+    return NULL;
+}
+
 static void warm_free(struct language_warm *warm)
 {
     free(warm->entry);
@@ -237,5 +263,7 @@ void language_free(struct language *language)
     words_release(&language->run.command);
     words_release(&language->env);
     warm_free(&language->warm);
+    words_release(&language->context.run.command);
+    free(language->context.preload);
     free(language);
 }

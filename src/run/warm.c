@@ -253,16 +253,21 @@ static bool matches(const char *pattern, const char *setting)
     return name == length && strncmp(pattern, setting, length) == 0;
 }
 
+static bool has_cold_env(const struct language_warm *warm, const struct words *env)
+{
+    for (size_t i = 0; i < env->count; i++)
+        for (size_t j = 0; j < warm->cold_env.count; j++)
+            if (matches(warm->cold_env.item[j], env->item[i]))
+                return true;
+    return false;
+}
+
 static bool is_cold(const struct plan *plan)
 {
     const struct language_warm *warm = &plan->language->warm;
     if (warm->entry && strcmp(warm->entry, plan->entry) != 0)
         return true;
-    for (size_t i = 0; i < plan->request->env.count; i++)
-        for (size_t j = 0; j < warm->cold_env.count; j++)
-            if (matches(warm->cold_env.item[j], plan->request->env.item[i]))
-                return true;
-    return false;
+    return has_cold_env(warm, &plan->request->env);
 }
 
 /* What is primed is in a cell already: one like those of requests that ask for nothing special. */
@@ -273,18 +278,24 @@ static bool fits_primed(const struct config *config, const struct plan *plan)
 }
 
 /* The id of what would be started ahead for these limits, if it is; else 0. */
-static uint64_t find_id(const struct config *config, const struct plan *plan, const struct language_set *set,
-                        const struct limits *run, const struct limits *compile)
+static uint64_t find_defined(const struct config *config, const struct language *language, const char *work_dir,
+                             const struct language_set *set, const struct limits *run, const struct limits *compile)
 {
     struct warm_definition wanted;
     uint64_t id = 0;
-    if (define_one(plan->language, plan->cell.work_dir, run, compile, set, &wanted, NULL) < 0)
+    if (define_one(language, work_dir, run, compile, set, &wanted, NULL) < 0)
         return 0;
     for (size_t i = 0; i < config->definitions->count && !id; i++)
         if (config->definitions->item[i].spec.id == wanted.spec.id)
             id = wanted.spec.id;
     definition_release(&wanted);
     return id;
+}
+
+static uint64_t find_id(const struct config *config, const struct plan *plan, const struct language_set *set,
+                        const struct limits *run, const struct limits *compile)
+{
+    return find_defined(config, plan->language, plan->cell.work_dir, set, run, compile);
 }
 
 /* Each test has a cell of its own, after the compiler's: a program that waits there for nothing may be any. */
@@ -327,4 +338,39 @@ void warm_choose(const struct config *config, struct plan *plan)
     if (compiled)
         run[-1].warm = run->warm;
     plan->warm = primed || before == 0 ? run->warm : 0; /* a zygote's child may wait in a cell, too */
+}
+
+/* ---- contexts ---- */
+
+static int fail_preload(const struct language *language, const char *preload, struct hc_err *err)
+{
+    char names[160] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < language->warm.set_count && length < sizeof names; i++)
+        length +=
+            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", language->warm.sets[i].name);
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "\"preload\": %s has no set of modules named \"%.64s\"", language->title,
+            preload);
+    hc_err_field(err, "preload");
+    if (names[0])
+        hc_err_remedy(err, "it has: %s", names);
+    else
+        hc_err_remedy(err, "leave it out");
+    return -EINVAL;
+}
+
+int warm_choose_context(const struct config *config, const struct language *language, const char *preload,
+                        const struct words *env, uint64_t *id, struct hc_err *err)
+{
+    const char *name = preload ? preload : language->context.preload;
+    const struct language_set *set = name ? language_set_find(language, name) : NULL;
+    struct defaults defaults;
+    *id = 0;
+    if (name && !set)
+        return fail_preload(language, name, err);
+    if (!config->definitions || language->warm.kind != LANGUAGE_ZYGOTE || has_cold_env(&language->warm, env) ||
+        defaults_of(config, language, &defaults, NULL) < 0)
+        return 0;
+    *id = find_defined(config, language, defaults.work_dir, set, &defaults.run, &defaults.compile);
+    return 0;
 }

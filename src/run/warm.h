@@ -37,5 +37,9 @@ const char *warm_word(const struct config *config, const struct language *langua
 /* Fills in stage->warm and plan->warm of a plan that is otherwise complete; leaves 0 where a program must start cold:
  * everywhere, if config->definitions is NULL. */
 void warm_choose(const struct config *config, struct plan *plan);
+/* What a context can be forked from: the zygote of the set `preload` (NULL: the one that the language's [context]
+ * names), for variables `env` of its own. *id is 0 where it starts cold. -EINVAL: there is no such set. */
+int warm_choose_context(const struct config *config, const struct language *language, const char *preload,
+                        const struct words *env, uint64_t *id, struct hc_err *err);
 
 #endif

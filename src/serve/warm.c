@@ -75,18 +75,26 @@ static int add_driver(struct warm_files *files, const struct language *language)
     return result;
 }
 
+static int add_library(struct keeper_server *server, const char *name, const char *without)
+{
+    char library[PATH_MAX + 32];
+    snprintf(library, sizeof library, "%s/%s", server->libexec, name);
+    int result = add_file(&server->warm_files, library, name, true);
+    if (result < 0)
+        hc_log(HC_LOG_WARNING, "%s: %s: %s", without, library, strerror(-result));
+    return result;
+}
+
 void warm_files_open(struct keeper_server *server)
 {
     struct warm_files *files = &server->warm_files;
-    char library[PATH_MAX + 32];
     warm_files_close(files);
-    snprintf(library, sizeof library, "%s/hotcell-warm.so", server->libexec);
-    int result = add_file(files, library, "hotcell-warm.so", true);
-    if (result < 0)
-        hc_log(HC_LOG_WARNING, "every program will start cold: %s: %s", library, strerror(-result));
+    int result = add_library(server, "hotcell-warm.so", "every program will start cold");
+    add_library(server, "hotcell-session.so", "there will be no shell sessions");
     for (size_t i = 0; i < languages_count(server->known) && result == 0; i++) {
         const struct language *language = languages_at(server->known, i);
-        result = language->warm.kind == LANGUAGE_COLD ? 0 : add_driver(files, language);
+        bool has_driver = language->warm.kind != LANGUAGE_COLD || language->context.run.present;
+        result = has_driver ? add_driver(files, language) : 0;
         if (result < 0)
             hc_log(HC_LOG_WARNING, "the driver of %s cannot be read: %s", language->name, strerror(-result));
     }

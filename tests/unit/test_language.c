@@ -475,6 +475,43 @@ static void test_what_is_started_ahead_is_expanded_without_a_program(void **stat
     language_free(toy);
 }
 
+/* ---- contexts ---- */
+
+static void test_a_context_table_is_read(void **state)
+{
+    struct language *toy = read_toy(*state, TOY TOY_RUN WARM
+                                    "import = 'x'\n[[warm.sets]]\nname = \"one\"\nmodules = [\"a\"]\n"
+                                    "[context]\ncommand = [\"/bin/sh\", \"{driver}/context\"]\npreload = \"one\"\n");
+    assert_true(toy->context.run.present);
+    assert_string_equal(toy->context.run.command.item[1], "{driver}/context");
+    assert_string_equal(toy->context.preload, "one");
+    assert_ptr_equal(language_set_find(toy, "one"), &toy->warm.sets[0]);
+    assert_null(language_set_find(toy, "two"));
+    language_free(toy);
+    toy = read_toy(*state, TOY TOY_RUN);
+    assert_false(toy->context.run.present);
+    assert_null(toy->context.preload);
+    language_free(toy);
+}
+
+static void test_mistakes_in_a_context_table_are_refused_with_file_and_line(void **state)
+{
+    static const struct {
+        const char *text, *line, *reason;
+    } cases[] = {
+        {"[context]\n", "toy.toml:10:", "\"context.command\" is missing"},
+        {"[context]\ncommand = [\"/x\", \"{entry}\"]\n", "toy.toml:11:", "{driver}"},
+        {"[context]\ncommand = [\"x\"]\n", "toy.toml:11:", "absolute path"},
+        {"[context]\ncommand = [\"/x\"]\npreloads = \"a\"\n", "toy.toml:12:", "unknown key \"preloads\" in context"},
+        {"[context]\ncommand = [\"/x\"]\npreload = \"a\"\n", "toy.toml:12:", "[[warm.sets]]; it is \"a\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s%s", TOY TOY_RUN, cases[i].text);
+        refuse_toy(*state, text, cases[i].line, cases[i].reason);
+    }
+}
+
 int main(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], FIND_TOY) == 0)
@@ -501,6 +538,8 @@ int main(int count, char **arguments)
         TEST(test_a_warm_table_is_read),
         TEST(test_mistakes_in_a_warm_table_are_refused_with_file_and_line),
         TEST(test_what_is_started_ahead_is_expanded_without_a_program),
+        TEST(test_a_context_table_is_read),
+        TEST(test_mistakes_in_a_context_table_are_refused_with_file_and_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -374,6 +374,53 @@ static void test_only_the_beginning_of_a_long_text_is_looked_at(void **state)
     end(fixture);
 }
 
+/* ---- contexts ---- */
+
+static void expect_context(struct fixture *fixture, const char *preload, const char *setting, uint64_t expected)
+{
+    const struct language *toy = languages_at(fixture->languages, 0);
+    struct words env = {0};
+    struct hc_err err = {0};
+    uint64_t id = 1;
+    if (setting)
+        assert_int_equal(words_add(&env, setting), 0);
+    assert_int_equal(warm_choose_context(fixture->config, toy, preload, &env, &id, &err), 0);
+    assert_true(id == expected);
+    words_release(&env);
+}
+
+static void test_a_context_is_forked_from_the_set_that_it_names(void **state)
+{
+    struct fixture *fixture = begin(*state, WARM_TOY "[context]\ncommand = [\"/bin/sh\"]\npreload = \"small\"\n");
+    assert_int_equal(languages_count(fixture->languages), 1);
+    expect_context(fixture, NULL, NULL, defined(fixture, "toy/small")->spec.id);
+    expect_context(fixture, "data", "OTHER=1", defined(fixture, "toy/data")->spec.id);
+    expect_context(fixture, "data", "TOY_X=1", 0);
+    fixture->config->definitions = NULL;
+    expect_context(fixture, "data", NULL, 0);
+    end(fixture);
+    fixture = begin(*state, WARM_TOY "[context]\ncommand = [\"/bin/sh\"]\n");
+    expect_context(fixture, NULL, NULL, defined(fixture, "toy")->spec.id);
+    end(fixture);
+    fixture = begin(*state, PRIMED_TOY "[context]\ncommand = [\"/bin/sh\"]\n");
+    expect_context(fixture, NULL, NULL, 0);
+    end(fixture);
+}
+
+static void test_a_set_that_is_not_there_is_refused_with_those_that_are(void **state)
+{
+    struct fixture *fixture = begin(*state, WARM_TOY "[context]\ncommand = [\"/bin/sh\"]\n");
+    struct words env = {0};
+    struct hc_err err = {0};
+    uint64_t id;
+    int result = warm_choose_context(fixture->config, languages_at(fixture->languages, 0), "huge", &env, &id, &err);
+    assert_int_equal(result, -EINVAL);
+    assert_string_equal(err.field, "preload");
+    assert_non_null(strstr(err.message, "\"huge\""));
+    assert_non_null(strstr(err.remedy, "data, small, net"));
+    end(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +440,8 @@ int main(void)
         TEST(test_the_set_is_the_smallest_that_has_what_is_imported),
         TEST(test_the_entry_alone_is_looked_at),
         TEST(test_only_the_beginning_of_a_long_text_is_looked_at),
+        TEST(test_a_context_is_forked_from_the_set_that_it_names),
+        TEST(test_a_set_that_is_not_there_is_refused_with_those_that_are),
     };
     return cmocka_run_group_tests_name("warm", tests, NULL, NULL);
 }

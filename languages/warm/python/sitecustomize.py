@@ -166,6 +166,22 @@ def open_streams(was):
     return map(id, made)
 
 
+def read_context():
+    """The program of contexts, beside this file. It is compiled once, and not in each child."""
+    path = __file__.rpartition("/")[0] + "/context.py"
+    with open(path, encoding="utf-8") as file:
+        return compile(file.read(), path, "exec", dont_inherit=True)
+
+
+def become_context(code):
+    """Does not return: there is no main.py to go on with. For the modules that are being imported right now, and never will have been, no thread
+    of the program's may wait."""
+    for name in ("site", "sitecustomize"):
+        if spec := getattr(sys.modules.get(name), "__spec__", None):
+            spec._initializing = False
+    exec(code, {"__name__": "hotcell.context", "__builtins__": __builtins__})
+
+
 def serve():
     import _signal
     import os
@@ -176,6 +192,7 @@ def serve():
     folder = os.getcwdb()
     streams = [(name, getattr(sys, name).encoding, getattr(sys, name).errors) for name in ("stdin", "stdout", "stderr")]
     user_site = sys.modules["site"].USER_SITE
+    context = read_context()
     numpy, threading = sys.modules.get("numpy"), sys.modules.get("threading")
     gc = borrow("gc")
     own_streams, nothing_left = ease_exit(gc)
@@ -194,11 +211,14 @@ def serve():
         threading.main_thread()._set_native_id()
     rehearse(posix, nothing_left)
     argv, env = read_block(posix)
-    if (argv[:len(command)] != command or os.getcwdb() != folder or os.path.isdir(user_site)
+    is_context = argv == [command[0], os.fsencode(context.co_filename)]
+    if ((not is_context and (argv[:len(command)] != command or os.getcwdb() != folder)) or os.path.isdir(user_site)
             or any(name.partition(".")[0] in names for name in os.listdir())):
         # Another command, or modules of the program's own by the names of ones that are loaded.
         os.execve(argv[0], argv, dict(word.partition(b"=")[::2] for word in env))
     set_environment(posix, env)
+    if is_context:
+        become_context(context)
     sys.argv[1:] = map(os.fsdecode, argv[len(command):])
     sys.orig_argv[:] = map(os.fsdecode, argv)
     own_streams.update(open_streams(streams))

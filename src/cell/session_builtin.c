@@ -1,0 +1,349 @@
+/*
+ * hotcell-session.so: theory of operation.
+ *
+ * A shell session is a bash that gets its commands one call at a time, through the door (fd 3, docs/SANDBOXES.md), and
+ * keeps everything that a shell has between them. This library is loaded into it (enable -f) and has one builtin,
+ * hotcell_call, which waits for a call, puts the call's fds in the places of 0 to 2, has bash carry out the code as
+ * `eval` would, puts /dev/null back, and answers.
+ *
+ * The shell is an interactive one, though nobody types: only such a shell goes on with its state after a SIGINT, after
+ * ${x?} and after an unset variable under set -u. All of these throw away whatever is being done, this builtin
+ * included, and read the next line. So the shell's own input is a pipe in which there are always some lines more that
+ * say hotcell_call: the next one finds a call that was not answered, and answers it. What must be undone on the way
+ * out is done by an unwind handler of bash's.
+ *
+ * SIGINT is heeded by a shell that waits for a child only if the child dies of it, so it should be sent to the whole
+ * group, as a terminal does. A child that catches or ignores it leaves the shell in the belief that all is well. Who
+ * wants the call to end in any case sends SIGURG to the shell first: it is left alone when the child has ended,
+ * whatever that ended of.
+ *
+ * What always holds: fds of ours are close-on-exec, out of the way of those that scripts use, and closed in subshells;
+ * a call that was begun is answered once, unless the shell ends; a frame that makes no sense ends the shell.
+ */
+#include "base/fd.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- what bash has for its loadable builtins (builtins.h, evalstring.h, unwind_prot.h) ---- */
+
+struct builtin {
+    const char *name;
+    int (*function)(void *words);
+    int flags;
+    const char *const *long_doc;
+    const char *short_doc;
+    void *handle;
+};
+enum { BUILTIN_ENABLED = 1, SEVAL_NONINT = 1, SEVAL_NOHIST = 4, SEVAL_RESETLINE = 16 };
+
+extern int last_command_exit_value, indirection_level;
+extern volatile sig_atomic_t interrupt_state;
+extern int parse_and_execute(char *code, const char *name, int flags);
+extern void begin_unwind_frame(const char *tag);
+extern void add_unwind_protect(void (*function)(void *), void *argument);
+extern void run_unwind_frame(const char *tag);
+extern void *save_pipestatus_array(void);
+extern void restore_pipestatus_array(void *list);
+extern char *get_string_value(const char *name);
+extern void *bind_variable(const char *name, const char *value, int flags);
+extern void builtin_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern void *xmalloc(size_t size);
+
+/* ---- the session ---- */
+
+#define FRAME_TAG "hotcell_call"
+#define NEXT_LINE "\nhotcell_call\n" /* the first newline ends what is left of a line that was thrown away */
+enum { DOOR_FD = 3, OUR_FDS = 200, FRAME_LIMIT = 4096, CODE_LIMIT = 64 << 20, CALL_FDS = 4, LINES_AHEAD = 64 };
+
+/* A builtin has nobody to carry its state. */
+static struct session {
+    bool begun, active; /* active: 0 to 2 are a call's */
+    int door, reader, feed, null;
+    volatile sig_atomic_t urged; /* the call is to end, whatever it is doing */
+    bool unanswered;
+    long long id;
+    int status; /* $? of the last call, and the other two of its traces */
+    void *pipestatus;
+    char *last_word;
+} session = {.door = -1, .reader = -1, .feed = -1, .null = -1};
+
+__attribute__((noreturn)) static void leave(const char *why)
+{
+    if (why)
+        dprintf(2, "hotcell: %s\n", why);
+    _exit(why ? 125 : 0);
+}
+
+/* The highest place that the limit of open files allows, so that scripts have theirs. */
+static int out_of_the_way(int fd)
+{
+    int moved = -1;
+    for (int least = OUR_FDS; moved < 0 && least > DOOR_FD; least /= 2)
+        moved = fcntl(fd, F_DUPFD_CLOEXEC, least);
+    if (moved < 0)
+        leave("no fd is left for the session");
+    close(fd);
+    return moved;
+}
+
+static void close_in_child(void)
+{
+    session.door = hc_close(session.door);
+    session.reader = hc_close(session.reader);
+    session.feed = hc_close(session.feed);
+    session.null = hc_close(session.null);
+}
+
+static void heed_at_last(int number)
+{
+    (void)number;
+    session.urged = session.active;
+    if (interrupt_state == 0 && session.active)
+        interrupt_state = 1; /* bash looks at it between commands, and when a child has ended */
+}
+
+/* ---- the door ---- */
+
+static void send_frame(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void send_frame(const char *format, ...)
+{
+    struct {
+        uint32_t length; /* little-endian, as every machine that hotcell runs on */
+        char text[252];
+    } frame;
+    va_list arguments;
+    va_start(arguments, format);
+    frame.length = (uint32_t)vsnprintf(frame.text, sizeof frame.text, format, arguments);
+    va_end(arguments);
+    for (size_t sent = 0, size = sizeof frame.length + frame.length; sent < size;) {
+        ssize_t count = send(session.door, (char *)&frame + sent, size - sent, MSG_NOSIGNAL);
+        if (count < 0 && errno != EINTR)
+            leave(NULL);
+        sent += count > 0 ? (size_t)count : 0;
+    }
+}
+
+static void answer(const char *status, int code)
+{
+    session.unanswered = false;
+    send_frame("{\"id\":%lld,\"event\":\"done\",\"status\":\"%s\",\"exit_code\":%d,\"error\":null}", session.id, status,
+               code);
+}
+
+/* Up to `size` bytes and the fds that came with them. An interrupt that comes while nothing is done is for nothing. */
+static size_t receive(void *data, size_t size, int *fds, size_t *count)
+{
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(CALL_FDS * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = data, .iov_len = size};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
+    ssize_t length;
+    while ((length = recvmsg(session.door, &message, MSG_CMSG_CLOEXEC)) < 0)
+        if (errno != EINTR)
+            leave("the door is broken");
+    for (struct cmsghdr *one = CMSG_FIRSTHDR(&message); one; one = CMSG_NXTHDR(&message, one)) {
+        size_t bytes = one->cmsg_len - CMSG_LEN(0);
+        if (one->cmsg_type != SCM_RIGHTS || *count + bytes / sizeof *fds > CALL_FDS)
+            leave("a frame with the wrong fds");
+        memcpy(fds + *count, CMSG_DATA(one), bytes);
+        *count += bytes / sizeof *fds;
+    }
+    if (message.msg_flags & MSG_CTRUNC)
+        leave("a frame with too many fds");
+    return (size_t)length;
+}
+
+static bool receive_all(void *data, size_t size, int *fds, size_t *count)
+{
+    size_t had = 0;
+    while (had < size) {
+        size_t length = receive((char *)data + had, size - had, fds, count);
+        if (length == 0)
+            return false;
+        had += length;
+    }
+    return true;
+}
+
+/* {"op":"execute","id":7}, in any order and with any spaces, and nothing else. */
+static bool read_call(const char *at, long long *id)
+{
+    bool has_op = false, has_id = false;
+    for (char separator = '{'; *at == separator; separator = ',') {
+        int used = 0;
+        at++;
+        if (sscanf(at, " \"op\" : \"execute\" %n", &used) == 0 && used > 0)
+            has_op = true;
+        else if (sscanf(at, " \"id\" : %n", &used) == 0 && used > 0) {
+            char *end;
+            *id = strtoll(at + used, &end, 10);
+            has_id = end > at + used;
+            used = (int)(end - at) + (int)strspn(end, " \t\r\n");
+        } else
+            return false;
+        at += used;
+    }
+    return has_op && has_id && *at == '}';
+}
+
+/* The next call: its fds. Does not return when there is none. */
+static void next_call(int fds[CALL_FDS])
+{
+    uint32_t length;
+    size_t count = 0;
+    char text[FRAME_LIMIT + 1];
+    if (!receive_all(&length, sizeof length, fds, &count))
+        leave(NULL);
+    if (length > FRAME_LIMIT || !receive_all(text, length, fds, &count))
+        leave("a frame that does not end");
+    text[length] = '\0';
+    if (count != CALL_FDS || !read_call(text, &session.id))
+        leave("a frame that is no call");
+}
+
+/* The code, in bash's own memory. NULL: it cannot be one, and why is said on stderr. */
+static char *read_code(int fd)
+{
+    char *data = NULL, *code = NULL;
+    size_t length = 0;
+    lseek(fd, 0, SEEK_SET);
+    int result = hc_read_all(fd, CODE_LIMIT, &data, &length);
+    if (result < 0)
+        builtin_error("the code cannot be read: %s", strerror(-result));
+    else if (strlen(data) != length)
+        builtin_error("the code has a NUL character in it");
+    else
+        code = memcpy(xmalloc(length + 1), data, length + 1);
+    free(data);
+    return code;
+}
+
+/* ---- a call ---- */
+
+static void begin(void)
+{
+    int ends[2];
+    session.begun = true;
+    if (fcntl(DOOR_FD, F_GETFD) < 0 || pipe2(ends, O_CLOEXEC) < 0)
+        leave("there is no door");
+    session.door = out_of_the_way(DOOR_FD);
+    session.reader = out_of_the_way(ends[0]);
+    session.feed = out_of_the_way(ends[1]);
+    session.null = out_of_the_way(open("/dev/null", O_RDWR | O_CLOEXEC));
+    pthread_atfork(NULL, NULL, close_in_child);
+    signal(SIGURG, heed_at_last);
+    dup2(session.reader, 0);
+    dup2(session.null, 1);
+    dup2(session.null, 2);
+    const char *version = get_string_value("BASH_VERSION");
+    send_frame("{\"event\":\"ready\",\"version\":\"%.*s\",\"fds\":true}",
+               version ? (int)strspn(version, "0123456789.") : 0, version ? version : "");
+}
+
+/* The shell may have read many lines ahead, and thrown away some. */
+static void feed_reader(void)
+{
+    int waiting = 0;
+    ioctl(session.reader, FIONREAD, &waiting);
+    for (size_t lines = (size_t)waiting / strlen(NEXT_LINE); lines < LINES_AHEAD; lines++)
+        if (hc_write_all(session.feed, NEXT_LINE, strlen(NEXT_LINE)) < 0)
+            leave("the shell does not read");
+}
+
+/* By bash, when it throws away what it does, too. */
+static void take_back(void *unused)
+{
+    (void)unused;
+    fflush(stdout);
+    fflush(stderr);
+    dup2(session.reader, 0);
+    dup2(session.null, 1);
+    dup2(session.null, 2);
+    session.active = false;
+}
+
+static void keep_traces(int status)
+{
+    session.status = status;
+    session.pipestatus = save_pipestatus_array();
+    const char *word = get_string_value("_");
+    free(session.last_word);
+    session.last_word = word ? strdup(word) : NULL;
+}
+
+static void show_traces(void)
+{
+    if (session.pipestatus)
+        restore_pipestatus_array(session.pipestatus);
+    session.pipestatus = NULL;
+    if (session.last_word)
+        bind_variable("_", session.last_word, 0);
+    last_command_exit_value = session.status;
+}
+
+static void carry_out(int fds[CALL_FDS])
+{
+    begin_unwind_frame(FRAME_TAG);
+    add_unwind_protect(take_back, NULL);
+    session.active = session.unanswered = true;
+    for (int i = 0; i < 3; i++)
+        dup2(fds[1 + i], i);
+    char *code = read_code(fds[0]);
+    for (int i = 0; i < CALL_FDS; i++)
+        hc_close(fds[i]);
+    show_traces();
+    interrupt_state = session.urged = 0;
+    int status = 2;
+    indirection_level--; /* a call is no deeper than the shell itself: set -x shows it so */
+    if (code)
+        status = parse_and_execute(code, "line", SEVAL_NONINT | SEVAL_NOHIST | SEVAL_RESETLINE);
+    indirection_level++;
+    run_unwind_frame(FRAME_TAG);
+    if (!session.urged) { /* a loop may have been left as if by `break` */
+        keep_traces(status);
+        answer(status ? "error" : "completed", status);
+    }
+}
+
+static int call(void *words)
+{
+    (void)words;
+    if (session.active || (session.begun && session.door < 0)) {
+        builtin_error("this is how the session gets its commands, and no command of its own");
+        return 2;
+    }
+    if (!session.begun)
+        begin();
+    if (session.unanswered) { /* thrown away: bash does that for nothing but an interrupt */
+        keep_traces(128 + SIGINT);
+        answer("interrupted", session.status);
+    }
+    feed_reader();
+    int fds[CALL_FDS] = {-1, -1, -1, -1};
+    next_call(fds);
+    carry_out(fds);
+    return 0; /* always: set -e and ERR traps have had their say */
+}
+
+static const char *const description[] = {"Waits for a call of the session and carries it out.", NULL};
+extern struct builtin hotcell_call_struct;
+__attribute__((visibility("default"))) struct builtin hotcell_call_struct = {
+    .name = "hotcell_call",
+    .function = call,
+    .flags = BUILTIN_ENABLED,
+    .long_doc = description,
+    .short_doc = "hotcell_call",
+};
