@@ -32,13 +32,13 @@ struct gateway {
     struct tenants *tenants;
     struct catalogue *catalogue; /* read once at start */
     struct sandboxes *sandboxes;
-    struct budget results;       /* what they may take of memory */
-    uint32_t isolation;          /* ISOLATION_* layers that hold, by the warden's greeting; 0 until then */
-    struct pool_facts pool;      /* as the warden told last; all 0 while there is none */
-    int workspace_host;          /* which of the warden's host folders is the shared /workspace of /execute; -1: none */
-    uint64_t started_at;         /* CLOCK_MONOTONIC µs */
-    int64_t started_time;        /* µs since the epoch */
-    bool warden_silent;          /* it does not answer the keeper: it may hang */
+    struct budget results;  /* what they may take of memory */
+    uint32_t isolation;     /* ISOLATION_* layers that hold, by the warden's greeting; 0 until then */
+    struct pool_facts pool; /* as the warden told last; all 0 while there is none */
+    int workspace_host;     /* which of the warden's host folders is the shared /workspace of /execute; -1: none */
+    uint64_t started_at;    /* CLOCK_MONOTONIC µs */
+    int64_t started_time;   /* µs since the epoch */
+    bool warden_silent;     /* it does not answer the keeper: it may hang */
     bool draining;
 };
 
@@ -157,6 +157,17 @@ void handle_job_delete(struct gateway *gateway, struct http_request *request, co
 void handle_job_signal(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_job_stdin(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_job_events(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_sessions.c */
+void handle_session_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_session_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_session_interrupt(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_contexts.c */
+void handle_context_create(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_interrupt(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_execute.c */
 void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_root(struct gateway *gateway, struct http_request *request,

@@ -48,13 +48,13 @@ struct warm_config {
 
 /* Cells that live on: [sandboxes]. */
 struct sandboxes_config {
-    uint64_t max, max_per_tenant;           /* 0: max_per_tenant is max */
-    uint64_t idle_timeout, max_lifetime;    /* what one gets unless it asks; 0: none */
-    uint64_t longest_lifetime;              /* what it may ask for at most; 0: any */
-    uint64_t cleanup_interval;              /* how often the idle and the old are looked for */
-    uint64_t terminal_time;                 /* a terminal that nobody is attached to goes on */
-    uint64_t file_bytes;                    /* of one file or archive that is sent */
-    char *domain;                           /* of previews by name; "": none */
+    uint64_t max, max_per_tenant;        /* 0: max_per_tenant is max */
+    uint64_t idle_timeout, max_lifetime; /* what one gets unless it asks; 0: none */
+    uint64_t longest_lifetime;           /* what it may ask for at most; 0: any */
+    uint64_t cleanup_interval;           /* how often the idle and the old are looked for */
+    uint64_t terminal_time;              /* a terminal that nobody is attached to goes on */
+    uint64_t file_bytes;                 /* of one file or archive that is sent */
+    char *domain;                        /* of previews by name; "": none */
 };
 
 struct config {

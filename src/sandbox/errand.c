@@ -149,9 +149,9 @@ int errand_error(const json_t *head, struct hc_err *err)
         enum hc_class class;
         int number;
     } codes[] = {
-        {"not_found", HC_CLASS_REQUEST, ENOENT},   {"forbidden", HC_CLASS_REQUEST, EACCES},
-        {"conflict", HC_CLASS_REQUEST, EEXIST},    {"too_large", HC_CLASS_REQUEST, EFBIG},
-        {"no_space", HC_CLASS_REQUEST, ENOSPC},    {"invalid_request", HC_CLASS_REQUEST, EINVAL},
+        {"not_found", HC_CLASS_REQUEST, ENOENT}, {"forbidden", HC_CLASS_REQUEST, EACCES},
+        {"conflict", HC_CLASS_REQUEST, EEXIST},  {"too_large", HC_CLASS_REQUEST, EFBIG},
+        {"no_space", HC_CLASS_REQUEST, ENOSPC},  {"invalid_request", HC_CLASS_REQUEST, EINVAL},
         {"internal", HC_CLASS_HOST, EIO},
     };
     if (json_is_true(json_object_get(head, "ok")))
