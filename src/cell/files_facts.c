@@ -69,16 +69,13 @@ void files_put_path(struct files_json *json, const char *key, const char *path)
 void files_put_below(struct files_json *json, const char *key, const char *root, const char *path)
 {
     char full[2 * PATH_MAX];
-    size_t before = strcmp(root, ".") == 0 ? 0 : strlen(root), length = strlen(path);
-    if (before + 1 + length >= sizeof full) { /* a tree deeper than paths can say */
-        files_json_name(json, key, path, length);
-        return;
-    }
-    memcpy(full, root, before);
-    if (before > 0 && length > 0 && full[before - 1] != '/')
-        full[before++] = '/';
-    memcpy(full + before, path, length);
-    files_json_name(json, key, full, before + length);
+    const char *before = strcmp(root, ".") == 0 ? "" : root;
+    const char *between = *before && *path && before[strlen(before) - 1] != '/' ? "/" : "";
+    int length = snprintf(full, sizeof full, "%s%s%s", before, between, path);
+    if ((size_t)length < sizeof full)
+        files_json_name(json, key, full, (size_t)length);
+    else /* a tree deeper than paths can say */
+        files_json_name(json, key, path, strlen(path));
 }
 
 int files_body_status(const struct files_json *body, struct hc_err *err)
