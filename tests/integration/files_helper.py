@@ -10,7 +10,9 @@ import pytest
 
 from conftest import SLOW, SOURCE
 
-HELPER = pathlib.Path(os.environ.get("HOTCELL", SOURCE / "build" / "hotcell")).resolve().parent / "files_helper"
+# The one beside the program, or another build of it.
+BESIDE = pathlib.Path(os.environ.get("HOTCELL", SOURCE / "build" / "hotcell")).resolve().parent / "files_helper"
+HELPER = pathlib.Path(os.environ.get("HOTCELL_FILES_HELPER", BESIDE))
 
 
 class Answer:

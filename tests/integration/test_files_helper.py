@@ -176,6 +176,15 @@ def test_what_is_no_regular_file_is_not_read(call, folder):
             assert call("write", stdin=b"x", path=path).code == "conflict", path
 
 
+def test_whoever_waits_at_a_fifo_is_not_disturbed(call, folder):
+    os.mkfifo(folder / "fifo")
+    with subprocess.Popen(["sh", "-c", "echo text > fifo"], cwd=folder) as writer:
+        time.sleep(0.2 * SLOW)
+        for operation, keys in (("read", {"path": "fifo"}), ("write", {"path": "fifo"}), ("pack", {}), ("list", {}), ("search", {"content": "x"})):
+            call(operation, **keys)
+        assert writer.poll() is None and (folder / "fifo").read_text() == "text\n"
+
+
 def test_a_loop_of_links_is_a_conflict(call, folder):
     (folder / "a").symlink_to("b")
     (folder / "b").symlink_to("a")
