@@ -316,9 +316,11 @@ def test_files_that_change_while_they_are_packed_do_not_spoil_the_archive(folder
         data += process.stdout.read()
         assert process.wait(10 * SLOW) == 0
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        assert len(tar.getnames()) == 6
-        for member in tar:
-            assert len(tar.extractfile(member).read()) == member.size
+        contents = {member.name: tar.extractfile(member).read() for member in tar}
+    assert len(contents) == 6
+    for name, content in contents.items():
+        assert set(content.rstrip(b"\0")) == {ord(name[0])}
+    assert [content for content in contents.values() if content.endswith(b"\0" * 1000)], "none was being read when it shrank"
 
 
 # ---- archives in ----
@@ -495,6 +497,25 @@ def test_folders_that_move_while_they_are_walked_neither_hang_nor_crash_it(call,
         answer = call("delete", path="tree", recursive="true", within=20)
         assert answer.ok or answer.code in ("conflict", "not_found", "forbidden")
     assert os.path.exists("/etc/passwd")
+
+
+def test_a_folder_that_is_moved_away_while_it_is_walked_does_not_lead_the_walk_astray(folder):
+    """The way back up from it, "..", is another folder then, with the same names in it."""
+    for name in ("x", "y"):
+        (folder / "tree/a" / name).mkdir(parents=True)
+        (folder / "tree/a" / name / "large").write_bytes(b"l" * (1 << 20))
+        (folder / "outside" / name).mkdir(parents=True)
+        (folder / "outside" / name / "evil").touch()
+    with subprocess.Popen([HELPER, "--sealed", "pack", "path=tree"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        data = process.stdout.read(2048)  # the helper waits, in the middle of the first large file
+        first, other = ("x", "y") if b"a/x/" in data else ("y", "x")
+        (folder / "outside" / first / "evil").unlink()
+        (folder / "outside" / first).rmdir()
+        (folder / "tree/a" / first).rename(folder / "outside" / first)
+        data += process.stdout.read()
+        assert process.wait(10 * SLOW) == 0
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert sorted(tar.getnames()) == sorted(["a", f"a/{first}", f"a/{first}/large", f"a/{other}", f"a/{other}/large"])
 
 
 def test_a_folder_that_is_filled_while_it_is_deleted_ends_one_way_or_the_other(call, folder):
