@@ -301,7 +301,7 @@ static void on_look_gone(struct http_request *request)
 {
     struct look *look = request->data;
     if (look->errand != NULL)
-        errand_drop(look->errand);
+        errand_drop(look->errand, -1);
     else if (look->sandbox->box != NULL)
         box_unask(look->sandbox->box, look);
     json_decref(look->object);

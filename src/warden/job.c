@@ -176,7 +176,8 @@ static void read_report(struct held_job *job)
         err->field[sizeof err->field - 1] = err->message[sizeof err->message - 1] =
             err->remedy[sizeof err->remedy - 1] = '\0';
         job->err = *err;
-    } else if (count == (ssize_t)sizeof report.time && job->spec.kind == JOB_PROGRAM) {
+    } else if (count == (ssize_t)sizeof report.time &&
+               (job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL)) {
         /* Its own clock, within what can be true: a guest has no say in it, and yet. */
         uint64_t now = hc_now();
         job->exec_at = report.time >= job->begun && report.time <= now ? report.time : now;
