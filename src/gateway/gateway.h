@@ -180,6 +180,10 @@ void handle_file_move(struct gateway *gateway, struct http_request *request, con
 void handle_file_mkdir(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_archive_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_archive_put(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_terminal.c */
+void handle_terminal(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_terminal_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_terminal_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_execute.c */
 void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_root(struct gateway *gateway, struct http_request *request,

@@ -25,8 +25,10 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
     job->id = id;
     job->spec = *spec;
     job->pidfd = job->report = job->oom = job->door = job->door_inside = -1;
-    if (spec->has_door)
-        job->door_inside = HC_TAKE_FD(fds[--count]);
+    if (spec->has_door) {
+        count--;
+        job->door_inside = HC_TAKE_FD(fds[count]);
+    }
     for (size_t i = 0; i < 5; i++)
         job->fds[i] = i < count ? HC_TAKE_FD(fds[i]) : -1;
     job->next = cell->jobs;
