@@ -108,8 +108,8 @@ static json_t *state_of(const struct sandbox *sandbox)
         json_object_set_new(saved, "created_at", json_integer(fixture->created_at));
         json_array_append_new(list, saved);
     }
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant, "order",
-                     sandbox->order, "created_at", (json_int_t)sandbox->created_at, "used_at",
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant, "secret",
+                     sandbox->secret, "order", sandbox->order, "created_at", (json_int_t)sandbox->created_at, "used_at",
                      (json_int_t)sandbox->used_at, "recovered", (json_int_t)sandbox->recovered, "fixtures", list);
 }
 

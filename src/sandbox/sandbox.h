@@ -59,6 +59,7 @@ struct sandbox {
     struct sandbox *next;
     struct sandboxes *all;
     char id[40], tenant[64];
+    char secret[40]; /* with which links to it are signed */
     enum sandbox_state state;
     struct hc_err why; /* of one that failed */
     struct box *box;   /* NULL: it failed, or is not there yet */

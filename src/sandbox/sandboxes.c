@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum { STATE_LIMIT = 64 << 20, STATE_DEPTH = 64 };
@@ -19,6 +20,16 @@ enum { STATE_LIMIT = 64 << 20, STATE_DEPTH = 64 };
 #define LOOK_LEAST (1000000ULL)
 
 /* ---- the list ---- */
+
+static int make_secret(struct sandbox *sandbox)
+{
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return -EIO;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(sandbox->secret + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
 
 struct sandbox *sandbox_new(struct sandboxes *all, const char *tenant)
 {
@@ -30,7 +41,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, const char *tenant)
     sandbox->created_at = sandbox->used_at = sandbox_wall_clock();
     sandbox->created_clock = sandbox->used_clock = hc_now();
     snprintf(sandbox->tenant, sizeof sandbox->tenant, "%s", tenant);
-    if (result_id_of("sbx_", sandbox->id, sizeof sandbox->id, sandbox->created_at) < 0) {
+    if (result_id_of("sbx_", sandbox->id, sizeof sandbox->id, sandbox->created_at) < 0 || make_secret(sandbox) < 0) {
         free(sandbox);
         return NULL;
     }
@@ -148,10 +159,12 @@ static int restore(struct sandbox *sandbox, const json_t *state, struct hc_err *
     const char *id = json_string_value(json_object_get(state, "id"));
     const char *tenant = json_string_value(json_object_get(state, "tenant"));
     const char *order = json_string_value(json_object_get(state, "order"));
-    if (!id || !tenant || !order)
+    const char *secret = json_string_value(json_object_get(state, "secret"));
+    if (!id || !tenant || !order || !secret)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "its state is not well-formed");
     snprintf(sandbox->id, sizeof sandbox->id, "%s", id);
     snprintf(sandbox->tenant, sizeof sandbox->tenant, "%s", tenant);
+    snprintf(sandbox->secret, sizeof sandbox->secret, "%s", secret);
     sandbox->created_at = json_integer_value(json_object_get(state, "created_at"));
     sandbox->recovered = (unsigned)json_integer_value(json_object_get(state, "recovered"));
     int64_t age = sandbox_wall_clock() - sandbox->created_at;
