@@ -9,6 +9,7 @@
 #include "gateway/metrics.h"
 #include "gateway/run_internal.h"
 #include "gateway/unwrap.h"
+#include "run/explain.h"
 #include "text/json.h"
 #include <errno.h>
 #include <signal.h>
@@ -218,6 +219,8 @@ static void fill_result(struct run *run)
     result->queue_us = begun - run->queued_at;
     result->total_us = now - run->queued_at;
     result_time(result, begun);
+    if (run->work->planned && result->status != RUN_COMPLETED)
+        result_explain_plan(result, &run->work->plan);
     if (run->work->request != NULL && run->work->request->metadata != NULL && result->metadata == NULL)
         result->metadata = strdup(run->work->request->metadata);
 }
