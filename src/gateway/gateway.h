@@ -109,6 +109,8 @@ void handle_run_cancel(struct gateway *gateway, struct http_request *request, co
 void handle_run_events(struct gateway *gateway, struct http_request *request, const char *id);
 void handle_run_stdin(struct gateway *gateway, struct http_request *request, const char *id);
 void handle_run_report(struct gateway *gateway, struct http_request *request, const char *id);
+/* routes_errors.c */
+void handle_error_list(struct gateway *gateway, struct http_request *request, const char *id);
 /* routes_execute.c */
 void handle_execute(struct gateway *gateway, struct http_request *request, const char *id);
 void handle_root(struct gateway *gateway, struct http_request *request, const char *id); /* GET /: {"status":"ok"} */

@@ -25,6 +25,7 @@ const struct route ROUTES[] = {
     {HTTP_GET, "/v1/runs/{id}/events", handle_run_events, false, "The events of a run, as they happen"},
     {HTTP_POST, "/v1/runs/{id}/stdin", handle_run_stdin, false, "More input for a run that goes on"},
     {HTTP_GET, "/v1/runs/{id}/report", handle_run_report, false, "The debug report of a run"},
+    {HTTP_GET, "/v1/history/errors", handle_error_list, false, "What failed before, how often, and what put it right"},
     {HTTP_GET, "/v1/languages", handle_languages, false, "The languages of this server"},
     {HTTP_GET, "/v1/stats", handle_stats, false, "Live counts, latencies and the limits in force"},
     {HTTP_POST, "/execute", handle_execute, false, "Run code in the shared, persistent workspace"},

@@ -305,6 +305,7 @@ static void write_without_output(struct run *run)
     run->row.log_length = 0;
     fill_result(run);
     fill_row(run);
+    run_learn(run);
     run->row.wall_us = used.wall_us;
     run->row.cpu_us = used.cpu_us;
     run->row.memory_peak = used.memory_peak;
@@ -322,6 +323,7 @@ int run_conclude(struct run *run)
 {
     fill_result(run);
     fill_row(run);
+    run_learn(run);
     if (!run->starved)
         write_texts(run);
     if (!run->starved && !can_afford_texts(run))
