@@ -179,13 +179,17 @@ static int fill(const struct language_parser *parser, const struct toml_value *r
 }
 
 /* Where the table [diagnosis] begins, with which a file may end: most runs do without it, and then need not read it.
- * The length of the text where there is none. */
+ * The length of the text where there is none, or where it is not alone at the end: then the whole is read, and refused.
+ * The text ends with a NUL. */
 static size_t without_diagnosis(const char *text, size_t length)
 {
-    static const char head[] = "\n[diagnosis]\n";
-    const char *found = memmem(text, length, head, strlen(head));
-    bool plain = memchr(text, '\0', length) == NULL; /* the parser is to see the NUL, and to refuse it */
-    return found != NULL && plain ? (size_t)(found - text) + 1 : length;
+    const char *found = strstr(text, "\n[diagnosis]\n");
+    if (found == NULL || strlen(text) != length)
+        return length;
+    for (const char *line = found; (line = strstr(line, "\n[")) != NULL; line++)
+        if (strncmp(line, "\n[diagnosis", 11) != 0 && strncmp(line, "\n[[diagnosis.", 13) != 0)
+            return length;
+    return (size_t)(found - text) + 1;
 }
 
 int language_read(const char *path, struct language **out, struct hc_err *err)
