@@ -125,8 +125,8 @@ static void add_group(struct table *table, const json_t *group)
 
 static int show_groups(const json_t *groups)
 {
-    static const char *const heads[] = {"TIMES",   "LAST",     "LANGUAGE",   "CATEGORY",
-                                        "ERROR",   "MESSAGE",  "FIXED BY", "FINGERPRINT"};
+    static const char *const heads[] = {"TIMES", "LAST",    "LANGUAGE", "CATEGORY",
+                                        "ERROR", "MESSAGE", "FIXED BY", "FINGERPRINT"};
     enum { COLUMNS = sizeof heads / sizeof *heads };
     struct table table;
 

@@ -92,8 +92,8 @@ static void add_place(struct table *table, const json_t *diagnosis)
 /* What is worth a unit gets it by its name: bytes of memory, milliseconds. */
 static const char *figure(const char *name, const json_t *value, char *text, size_t size)
 {
-    static const char *const sizes[] = {"memory_peak", "memory_limit", "disk_limit", "output_limit", "stdout_bytes",
-                                        "stderr_bytes"};
+    static const char *const sizes[] = {"memory_peak",  "memory_limit", "disk_limit",
+                                        "output_limit", "stdout_bytes", "stderr_bytes"};
     size_t length = strlen(name);
     double number = json_number_value(value);
 

@@ -57,10 +57,10 @@ static void summarize_hint(const char *message, const char *hint, char *text, si
 
 /* What the program itself wrote about its end is above that line already: then the line says how it ended, as it does
  * of a run on this machine. False: the diagnosis knows more. */
-static bool summarize_end(struct hc_peek result, struct hc_peek evidence, char *text, size_t size)
+static bool summarize_end(struct hc_peek result, struct hc_peek diagnosis, char *text, size_t size)
 {
-    const struct hc_peek status = hc_peek_member(result, "status");
-    bool compile = hc_peek_is(status, "compile_error");
+    const struct hc_peek status = hc_peek_member(result, "status"), evidence = hc_peek_member(diagnosis, "evidence");
+    bool compile = hc_peek_is(status, "compile_error"), told = hc_peek_is_string(hc_peek_member(evidence, "output"));
     int64_t code = 0, signal = 0, ignored;
 
     if ((!compile && !hc_peek_is(status, "error")) || hc_peek_integer(hc_peek_member(evidence, "errno"), &ignored) == 0)
@@ -70,7 +70,7 @@ static bool summarize_end(struct hc_peek result, struct hc_peek evidence, char *
         snprintf(text, size, compile ? "compile failed with exit code %d" : "exited with status %d", (int)code);
         return true;
     }
-    if (!hc_peek_is_string(hc_peek_member(evidence, "output")) || !hc_signal_name((int)signal))
+    if ((!told && !hc_peek_is(hc_peek_member(diagnosis, "category"), "signal")) || !hc_signal_name((int)signal))
         return false;
     snprintf(text, size, "ended by signal %d (%s, %s)", (int)signal, hc_signal_name((int)signal),
              hc_signal_meaning((int)signal));
@@ -89,7 +89,7 @@ const char *remote_summary(struct hc_peek result, char *text, size_t size)
     } else if (!hc_peek_is_object(diagnosis)) {
         hc_peek_integer(hc_peek_member(result, "exit_code"), &code);
         snprintf(text, size, "exited with status %d", (int)code);
-    } else if (!summarize_end(result, hc_peek_member(diagnosis, "evidence"), text, size)) {
+    } else if (!summarize_end(result, diagnosis, text, size)) {
         hc_peek_copy(hc_peek_member(diagnosis, "message"), message, sizeof message);
         hc_peek_copy(hc_peek_member(diagnosis, "hint"), hint, sizeof hint);
         summarize_hint(message, hint, text, size);

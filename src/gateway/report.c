@@ -111,9 +111,9 @@ static json_t *build(const json_t *result, const json_t *shape, json_t *seen)
         "encoding", shared(result, "output_encoding"), "truncated", shared(result, "truncated"), "resource_usage",
         shared(result, "usage"), "error_type", string_or_null(verdict.error_type), "error_message",
         verdict.good ? json_null() : string_or_null(verdict.message), "analysis", analysis_of(&verdict), "diagnosis",
-        shared(result, "diagnosis"), "seen", seen, "signal", shared(result, "signal"), "timing", shared(result, "timing"),
-        "isolation", shared(result, "isolation"), "stages", shared(result, "stages"), "tests", shared(result, "tests"),
-        "request", shape != NULL ? json_incref((json_t *)shape) : json_null());
+        shared(result, "diagnosis"), "seen", seen, "signal", shared(result, "signal"), "timing",
+        shared(result, "timing"), "isolation", shared(result, "isolation"), "stages", shared(result, "stages"), "tests",
+        shared(result, "tests"), "request", shape != NULL ? json_incref((json_t *)shape) : json_null());
 }
 
 /* ---- as text ---- */

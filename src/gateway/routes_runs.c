@@ -446,7 +446,6 @@ void handle_run_report(struct gateway *gateway, struct http_request *request, co
     if (stored.result == NULL)
         reply_problem(request, 409, "conflict", "the run has not ended: there is nothing to report yet");
     else
-        reply_report(request,
-                     &(struct report_source){stored.result, stored.shape, gateway->store, stored.tenant});
+        reply_report(request, &(struct report_source){stored.result, stored.shape, gateway->store, stored.tenant});
     stored_release(&stored);
 }

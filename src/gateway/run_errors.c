@@ -74,13 +74,13 @@ static json_t *text_or_null(const char *text)
 json_t *error_group_json(const struct error_group *group, bool tenant)
 {
     char first[40], last[40];
-    json_t *object = json_pack(
-        "{s:s, s:o, s:o, s:o, s:I, s:s, s:s, s:s, s:o, s:o}", "fingerprint", group->error.fingerprint, "error_type",
-        text_or_null(group->error.error_type), "category", text_or_null(group->error.category), "language",
-        text_or_null(group->language), "count", (json_int_t)group->count, "first_at",
-        run_time_text(group->first_at, first, sizeof first), "last_at", run_time_text(group->last_at, last, sizeof last),
-        "last_run", group->last_run, "message", hc_json_text_lossy(group->error.message), "fixed_by",
-        text_or_null(group->fixed_by));
+    json_t *object =
+        json_pack("{s:s, s:o, s:o, s:o, s:I, s:s, s:s, s:s, s:o, s:o}", "fingerprint", group->error.fingerprint,
+                  "error_type", text_or_null(group->error.error_type), "category", text_or_null(group->error.category),
+                  "language", text_or_null(group->language), "count", (json_int_t)group->count, "first_at",
+                  run_time_text(group->first_at, first, sizeof first), "last_at",
+                  run_time_text(group->last_at, last, sizeof last), "last_run", group->last_run, "message",
+                  hc_json_text_lossy(group->error.message), "fixed_by", text_or_null(group->fixed_by));
     if (object != NULL && tenant)
         json_object_set_new(object, "tenant", hc_json_text_lossy(group->tenant));
     return object;

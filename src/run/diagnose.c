@@ -25,9 +25,9 @@ const struct run_stage *result_decisive_stage(const struct result *result)
     return result->stage_count > 0 ? &result->stages[result->stage_count - 1] : NULL;
 }
 
-const char *const diagnosis_categories[] = {"syntax",  "exception", "import", "compile",    "signal",  "timeout",
-                                            "memory",  "pids",      "disk",   "output",     "permission", "network",
-                                            "internal", NULL};
+const char *const diagnosis_categories[] = {"syntax",     "exception", "import",   "compile", "signal",
+                                            "timeout",    "memory",    "pids",     "disk",    "output",
+                                            "permission", "network",   "internal", NULL};
 const char *const diagnosis_proofs[PROOF_COUNT] = {
     [PROOF_OUTPUT] = "output", [PROOF_MODULE] = "module", [PROOF_PACKAGE] = "package", [PROOF_PATH] = "path",
     [PROOF_HOST] = "host",     [PROOF_CALL] = "syscall",  [PROOF_FAULT] = "fault",

@@ -62,7 +62,7 @@ static void expand(const char *template, const struct match *match, char *out, s
             template = digit + 2;
         } else {
             at = put(out, size, at, template, 1);
-            template++;
+            template ++;
         }
     }
     out[at] = '\0';
@@ -290,8 +290,10 @@ static void advise(struct diagnosis *d)
     if (d->hint[0] != '\0' || d->limit >= 0)
         return;
     if (strcmp(category, "import") == 0)
-        snprintf(d->hint, sizeof d->hint, "%.100s is not on the machine that runs hotcell: send it with `files`, or do "
-                 "without it", d->proof[PROOF_MODULE][0] != '\0' ? d->proof[PROOF_MODULE] : "it");
+        snprintf(d->hint, sizeof d->hint,
+                 "%.100s is not on the machine that runs hotcell: send it with `files`, or do "
+                 "without it",
+                 d->proof[PROOF_MODULE][0] != '\0' ? d->proof[PROOF_MODULE] : "it");
     else if (strcmp(category, "network") == 0)
         snprintf(d->hint, sizeof d->hint, "a cell has no network: send what it needs with `files` or `stdin`");
     else if (d->proof[PROOF_CALL][0] != '\0')
@@ -345,38 +347,32 @@ static void keep_last_words(struct search *search)
 /* The kernel's word on what happened stands; the place may still be had from what was written. */
 static void add_place(struct search *search, struct diagnosis *diagnosis)
 {
-    struct diagnosis found = {.limit = -1};
-    struct run_stage end = *search->stage;
-    search->found = &found;
-    search->stage = &end;
-    if (!find_error(search))
-        return;
+    const struct diagnosis *found = search->found;
     find_place(search);
-    memcpy(diagnosis->file, found.file, sizeof diagnosis->file);
-    memcpy(diagnosis->source, found.source, sizeof diagnosis->source);
-    memcpy(diagnosis->proof[PROOF_OUTPUT], found.proof[PROOF_OUTPUT], sizeof diagnosis->proof[PROOF_OUTPUT]);
-    diagnosis->line = found.line;
-    diagnosis->column = found.column;
+    memcpy(diagnosis->file, found->file, sizeof diagnosis->file);
+    memcpy(diagnosis->source, found->source, sizeof diagnosis->source);
+    memcpy(diagnosis->proof[PROOF_OUTPUT], found->proof[PROOF_OUTPUT], sizeof diagnosis->proof[PROOF_OUTPUT]);
+    diagnosis->line = found->line;
+    diagnosis->column = found->column;
 }
 
 static void explain(struct search *search, struct diagnosis *diagnosis)
 {
+    bool proven = search->stage->status == RUN_PIDS_LIMIT || search->stage->status == RUN_OOM;
     struct diagnosis found = *diagnosis;
-    if (search->stage->status == RUN_PIDS_LIMIT || search->stage->status == RUN_OOM) {
-        add_place(search, diagnosis);
-        return;
-    }
     search->found = &found;
-    if (!find_error(search)) {
+    if (find_error(search) && proven) {
+        add_place(search, diagnosis);
+    } else if (found.explained) {
+        find_place(search);
+        find_cause(search);
+        advise(&found);
+        *diagnosis = found;
+    } else if (!proven && search->stage->signal == 0) {
         keep_last_words(search);
-        if (search->stage->signal == 0)
-            memcpy(diagnosis->proof, found.proof, sizeof found.proof);
-        return;
+        memcpy(diagnosis->proof, found.proof, sizeof found.proof);
     }
-    find_place(search);
-    find_cause(search);
-    advise(&found);
-    *diagnosis = found;
+    search->found = NULL;
 }
 
 void stage_explain(const struct run_stage *stage, const struct capture *out, const struct capture *err,

@@ -40,7 +40,8 @@ int lines_make(const struct capture *capture, struct lines *lines)
     hc_cleanup_free char *all = capture_text(capture, &length);
     if (all == NULL)
         return -ENOMEM;
-    size_t first = length <= 2 * LINES_HALF ? length : LINES_HALF, last = length <= 2 * LINES_HALF ? 0 : LINES_HALF;
+    bool whole_fits = length <= (size_t)2 * LINES_HALF;
+    size_t first = whole_fits ? length : LINES_HALF, last = whole_fits ? 0 : LINES_HALF;
     *lines = (struct lines){.text = malloc(first + last + 2)};
     if (lines->text == NULL)
         return -ENOMEM;

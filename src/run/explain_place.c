@@ -110,7 +110,7 @@ void place_by_line(const struct explain_context *context, const char *begins, st
 
 void place_settle(const struct explain_context *context, const struct lines *lines, struct diagnosis *found)
 {
-    if (found->file[0] == '\0' || found->line == 0) {
+    if (shorten(context, found->file)[0] == '\0' || found->line == 0) {
         found->file[0] = '\0';
         found->line = found->column = 0;
         return;

@@ -44,11 +44,11 @@ struct language {
     struct language_stage prepare; /* fills the working directory with what cells then have as {cache} */
     struct words env;              /* "K=V" */
     struct language_warm warm;
-    char *source; /* the TOML file it came from */
-    char *text;   /* of the file, where it has a table [diagnosis]: see language_diagnosis.h */
+    char *source;                         /* the TOML file it came from */
+    char *text;                           /* of the file, where it has a table [diagnosis]: see language_diagnosis.h */
     struct language_diagnosis *diagnosis; /* NULL: there is none, or it was not needed yet */
-    size_t users; /* besides its first owner: language_free takes one away */
-    bool looked;  /* languages_look was here, and `missing` holds: what it lacks on this machine, or NULL */
+    size_t users;                         /* besides its first owner: language_free takes one away */
+    bool looked; /* languages_look was here, and `missing` holds: what it lacks on this machine, or NULL */
     const char *missing;
 };
 

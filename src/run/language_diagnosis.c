@@ -19,8 +19,18 @@
 enum { RULES_LIMIT = 48, PATTERN_LIMIT = 400, PACKAGES_LIMIT = 512 };
 enum { IN_ERRORS = 1, IN_PLACES = 2, IN_CAUSES = 4 };
 
-enum value { VALUE_PATTERN, VALUE_ABOVE, VALUE_STAGE, VALUE_SIDE, VALUE_CATEGORY, VALUE_LIMIT, VALUE_SIGNAL, VALUE_EXIT,
-             VALUE_FLAG, VALUE_TEMPLATE };
+enum value {
+    VALUE_PATTERN,
+    VALUE_ABOVE,
+    VALUE_STAGE,
+    VALUE_SIDE,
+    VALUE_CATEGORY,
+    VALUE_LIMIT,
+    VALUE_SIGNAL,
+    VALUE_EXIT,
+    VALUE_FLAG,
+    VALUE_TEMPLATE
+};
 
 struct rule_key {
     const char *name;
@@ -66,28 +76,28 @@ enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
 
 /* ---- values ---- */
 
-static int take_string(const struct language_parser *parser, const struct toml_value *value, const char *key,
-                       const char **text, struct hc_err *err)
+/* NULL: err says why. */
+static const char *take_string(const struct language_parser *parser, const struct toml_value *value, const char *key,
+                               struct hc_err *err)
 {
     size_t length = 0;
     const char *found = toml_type(value) == TOML_STRING ? toml_string(value, &length) : NULL;
-    if (found == NULL || length == 0 || length > PATTERN_LIMIT || strlen(found) != length)
-        return language_fail_at(parser, toml_line(value), err, "\"%s\" must be a text of 1 to %d characters", key,
-                                PATTERN_LIMIT);
-    *text = found;
-    return 0;
+    if (found != NULL && length > 0 && length <= PATTERN_LIMIT && strlen(found) == length)
+        return found;
+    language_fail_at(parser, toml_line(value), err, "\"%s\" must be a text of 1 to %d characters", key, PATTERN_LIMIT);
+    return NULL;
 }
 
 static int take_pattern(const struct language_parser *parser, const struct toml_value *value, const char *key,
                         char **text, regex_t *regex, bool *compiled, struct hc_err *err)
 {
-    const char *found;
-    if (take_string(parser, value, key, &found, err) < 0)
+    const char *found = take_string(parser, value, key, err);
+    if (found == NULL)
         return -EINVAL;
     if (strstr(found, "\\t") != NULL || regcomp(regex, found, REG_EXTENDED) != 0)
-        return language_fail_at(parser, toml_line(value), err,
-                                "\"%s\" must be a POSIX extended regular expression (a tab is [[:blank:]]), not \"%.80s\"",
-                                key, found);
+        return language_fail_at(
+            parser, toml_line(value), err,
+            "\"%s\" must be a POSIX extended regular expression (a tab is [[:blank:]]), not \"%.80s\"", key, found);
     *compiled = true;
     *text = strdup(found);
     return *text != NULL ? 0 : language_fail_memory(err);
@@ -96,8 +106,8 @@ static int take_pattern(const struct language_parser *parser, const struct toml_
 static int take_word(const struct language_parser *parser, const struct toml_value *value, const struct rule_key *key,
                      struct rule *rule, struct hc_err *err)
 {
-    const char *word;
-    if (take_string(parser, value, key->name, &word, err) < 0)
+    const char *word = take_string(parser, value, key->name, err);
+    if (word == NULL)
         return -EINVAL;
     const char *what = NULL;
     switch (key->value) {
@@ -177,7 +187,7 @@ static int take_value(const struct language_parser *parser, const struct toml_va
         *(bool *)((char *)rule + key->place) = toml_boolean(value);
         return 0;
     case VALUE_TEMPLATE:
-        if (take_string(parser, value, key->name, &text, err) < 0)
+        if ((text = take_string(parser, value, key->name, err)) == NULL)
             return -EINVAL;
         rule->field[key->place] = strdup(text);
         return rule->field[key->place] != NULL ? 0 : language_fail_memory(err);
@@ -253,8 +263,9 @@ static int take_packages(const struct language_parser *parser, const struct toml
         return language_fail_at(parser, toml_line(table), err,
                                 "\"diagnosis.packages\" must be a table of at most %d names", PACKAGES_LIMIT);
     for (size_t i = 0; i < toml_count(table); i++) {
-        const char *module = toml_key(table, i, NULL), *package;
-        if (take_string(parser, toml_at(table, i), module, &package, err) < 0)
+        const char *module = toml_key(table, i, NULL);
+        const char *package = take_string(parser, toml_at(table, i), module, err);
+        if (package == NULL)
             return -EINVAL;
         char *pair = NULL;
         int result = asprintf(&pair, "%s=%s", module, package) < 0 ? -ENOMEM : words_add(packages, pair);
@@ -268,13 +279,14 @@ static int take_packages(const struct language_parser *parser, const struct toml
 static int take_from(const struct language_parser *parser, const struct toml_value *value, bool *from_start,
                      struct hc_err *err)
 {
-    const char *word;
-    if (take_string(parser, value, "from", &word, err) < 0)
+    const char *word = take_string(parser, value, "from", err);
+    if (word == NULL)
         return -EINVAL;
     *from_start = strcmp(word, "start") == 0;
     if (*from_start || strcmp(word, "end") == 0)
         return 0;
-    return language_fail_at(parser, toml_line(value), err, "\"from\" must be \"start\" or \"end\", not \"%.40s\"", word);
+    return language_fail_at(parser, toml_line(value), err, "\"from\" must be \"start\" or \"end\", not \"%.40s\"",
+                            word);
 }
 
 static int take_diagnosis(const struct language_parser *parser, const struct toml_value *table,

@@ -83,9 +83,9 @@ struct result {
     bool weak;
     const char *start; /* result_start */
     uint64_t queue_us, prepare_us, run_us, total_us;
-    int64_t created_at;     /* µs since the epoch */
-    char *metadata;         /* JSON text or NULL */
-    struct hc_err internal; /* for RUN_INTERNAL */
+    int64_t created_at;          /* µs since the epoch */
+    char *metadata;              /* JSON text or NULL */
+    struct hc_err internal;      /* for RUN_INTERNAL */
     struct diagnosis *diagnosis; /* as a test's */
 };
 

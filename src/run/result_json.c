@@ -242,8 +242,7 @@ static json_t *diagnosis_of_test(const struct run_test *test)
 
     if (test->diagnosis)
         return diagnosis_to_json(test->diagnosis);
-    return stage_diagnose(&test->job, &test->out, &test->err, &diagnosis) ? diagnosis_to_json(&diagnosis)
-                                                                          : json_null();
+    return stage_diagnose(&test->job, &test->out, &test->err, &diagnosis) ? diagnosis_to_json(&diagnosis) : json_null();
 }
 
 static json_t *isolation_of(const struct result *result)

@@ -1,8 +1,8 @@
 /*
- * Failures, by what they have in common, and which of them a later run has put right. What decides that is similar code,
- * the same tenant and the same language; the code itself is never here, only its shape, and that only as long as the
- * failure is open. It is looked for once, when a run succeeds, among the last failures that are open: reading asks for
- * what is known then.
+ * Failures, by what they have in common, and which of them a later run has put right. What decides that is similar
+ * code, the same tenant and the same language; the code itself is never here, only its shape, and that only as long as
+ * the failure is open. It is looked for once, when a run succeeds, among the last failures that are open: reading asks
+ * for what is known then.
  */
 #include "store/internal.h"
 #include <errno.h>
@@ -163,13 +163,15 @@ static void read_group(sqlite3_stmt *statement, struct error_group *group)
 static int prepare(struct store *store, const struct error_filter *filter, struct binding *binding)
 {
     char sql[768];
-    snprintf(sql, sizeof sql,
-             "SELECT g.tenant, g.fingerprint, g.language, g.category, g.error_type, g.message, g.count, g.first_at,"
-             " g.last_at, g.last_run, (SELECT id FROM runs WHERE id = g.fixed_by) FROM error_groups g WHERE TRUE%s%s%s%s"
-             " ORDER BY g.last_seq DESC LIMIT ?5",
-             filter->tenant != NULL ? " AND g.tenant = ?1" : "", filter->fingerprint != NULL ? " AND g.fingerprint = ?2" : "",
-             filter->error_type != NULL ? " AND g.error_type = ?3" : "",
-             filter->language != NULL ? " AND g.language = ?4" : "");
+    snprintf(
+        sql, sizeof sql,
+        "SELECT g.tenant, g.fingerprint, g.language, g.category, g.error_type, g.message, g.count, g.first_at,"
+        " g.last_at, g.last_run, (SELECT id FROM runs WHERE id = g.fixed_by) FROM error_groups g WHERE TRUE%s%s%s%s"
+        " ORDER BY g.last_seq DESC LIMIT ?5",
+        filter->tenant != NULL ? " AND g.tenant = ?1" : "",
+        filter->fingerprint != NULL ? " AND g.fingerprint = ?2" : "",
+        filter->error_type != NULL ? " AND g.error_type = ?3" : "",
+        filter->language != NULL ? " AND g.language = ?4" : "");
     *binding = (struct binding){.db = store->reader.db, .next = 1};
     binding->code = sqlite3_prepare_v2(store->reader.db, sql, -1, &binding->statement, NULL);
     const char *const values[] = {filter->tenant, filter->fingerprint, filter->error_type, filter->language};

@@ -46,9 +46,10 @@ static const struct {
          " wall_us = wall_us + excluded.wall_us",
          true},
     [FIND_RUN] = {"SELECT tenant, status, cpu_us, wall_us FROM runs WHERE id = ?1", true},
-    [WRITE_ERROR] = {"INSERT INTO errors (seq, tenant, language, fingerprint, at, shape) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-                     " ON CONFLICT (seq) DO NOTHING RETURNING seq",
-                     true},
+    [WRITE_ERROR] =
+        {"INSERT INTO errors (seq, tenant, language, fingerprint, at, shape) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+         " ON CONFLICT (seq) DO NOTHING RETURNING seq",
+         true},
     [WRITE_ERROR_GROUP] =
         {"INSERT INTO error_groups (tenant, fingerprint, language, category, error_type, message, count, first_at,"
          " last_at, last_seq, last_run) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?7, ?8, ?9) ON CONFLICT (tenant,"

@@ -1,6 +1,6 @@
 /* Fuzz target: what a guest wrote, read by the patterns of a language. The first byte is the language, the second how
- * the program ended. Whatever was written, the diagnosis is a finished text, its place is in the program, and a category
- * is one of those that there are. */
+ * the program ended. Whatever was written, the diagnosis is a finished text, its place is in the program, and a
+ * category is one of those that there are. */
 #include "run/explain.h"
 #include "run/fingerprint.h"
 #include "run/language_diagnosis.h"
@@ -11,8 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *const NAMES[] = {"python", "bash", "c", "cpp", "go", "java", "javascript", "lua", "perl", "php", "r", "ruby",
-                                    "rust", "sh", "typescript"};
+static const char *const NAMES[] = {"python", "bash", "c", "cpp",  "go",   "java", "javascript", "lua",
+                                    "perl",   "php",  "r", "ruby", "rust", "sh",   "typescript"};
 enum { LANGUAGES = sizeof NAMES / sizeof *NAMES };
 
 /* Read once, from beside this file. */

@@ -1,4 +1,5 @@
-/* From what a program wrote to a diagnosis: the search, its conditions, its bounds; and what a language's file may say. */
+/* From what a program wrote to a diagnosis: the search, its conditions, its bounds; and what a language's file may say.
+ */
 #include "base/fd.h"
 #include "run/denied.h"
 #include "run/explain.h"
@@ -19,7 +20,7 @@
 #include <cmocka.h>
 
 #define HEAD                                                                                                           \
-    "name = \"odd\"\ntitle = \"Odd\"\nextensions = [\".odd\"]\nfile = \"main.odd\"\nneeds = [\"/bin/sh\"]\n"             \
+    "name = \"odd\"\ntitle = \"Odd\"\nextensions = [\".odd\"]\nfile = \"main.odd\"\nneeds = [\"/bin/sh\"]\n"           \
     "[run]\ncommand = [\"/bin/sh\", \"{entry}\"]\n"
 
 static struct language *read_language(const char *text, struct hc_err *err)
@@ -38,20 +39,21 @@ static struct language *read_language(const char *text, struct hc_err *err)
     return status < 0 ? NULL : language;
 }
 
-static const char RULES[] = HEAD "\n[diagnosis]\nfrom = \"end\"\n"
-                                 "[[diagnosis.errors]]\npattern = '^(E[a-z]+): (.*)$'\nabove = '^  (at|by) '\nexit = [1, 3]\n"
-                                 "category = \"exception\"\ntype = \"{1}\"\nmessage = \"{2} ({a1})\"\n"
-                                 "[[diagnosis.errors]]\npattern = '^last: (.*)$'\nlast = true\nmessage = \"{1}\"\n"
-                                 "[[diagnosis.errors]]\npattern = '^abort: (.*)$'\nsignal = \"SIGABRT\"\n"
-                                 "category = \"exception\"\nmessage = \"{1}\"\n"
-                                 "[[diagnosis.places]]\npattern = '^  at ([^ :]+):([0-9]+)'\nside = \"above\"\n"
-                                 "file = \"{1}\"\nline = \"{2}\"\n"
-                                 "[[diagnosis.causes]]\npattern = '^Emissing: ([a-z]+)'\ncategory = \"import\"\n"
-                                 "module = \"{1}\"\n"
-                                 "[[diagnosis.causes]]\npattern = 'not permitted'\ncategory = \"permission\"\n"
-                                 "denied = true\n"
-                                 "[[diagnosis.causes]]\npattern = 'full'\ncategory = \"disk\"\nlimit = \"disk\"\n"
-                                 "[diagnosis.packages]\njson = \"odd-json\"\n";
+static const char RULES[] =
+    HEAD "\n[diagnosis]\nfrom = \"end\"\n"
+         "[[diagnosis.errors]]\npattern = '^(E[a-z]+): (.*)$'\nabove = '^  (at|by) '\nexit = [1, 3]\n"
+         "category = \"exception\"\ntype = \"{1}\"\nmessage = \"{2} ({a1})\"\n"
+         "[[diagnosis.errors]]\npattern = '^last: (.*)$'\nlast = true\nmessage = \"{1}\"\n"
+         "[[diagnosis.errors]]\npattern = '^abort: (.*)$'\nsignal = \"SIGABRT\"\n"
+         "category = \"exception\"\nmessage = \"{1}\"\n"
+         "[[diagnosis.places]]\npattern = '^  at ([^ :]+):([0-9]+)'\nside = \"above\"\n"
+         "file = \"{1}\"\nline = \"{2}\"\n"
+         "[[diagnosis.causes]]\npattern = '^Emissing: ([a-z]+)'\ncategory = \"import\"\n"
+         "module = \"{1}\"\n"
+         "[[diagnosis.causes]]\npattern = 'not permitted'\ncategory = \"permission\"\n"
+         "denied = true\n"
+         "[[diagnosis.causes]]\npattern = 'full'\ncategory = \"disk\"\nlimit = \"disk\"\n"
+         "[diagnosis.packages]\njson = \"odd-json\"\n";
 
 static const char PROGRAM[] = "one\n  two(3)\nthree\n  chroot(\"/\")\n";
 
@@ -112,8 +114,8 @@ static void test_a_rule_holds_only_with_its_conditions(void **state)
     (void)state;
     static const char told[] = "  at main.odd:2\nEodd: it broke\n";
     assert_non_null(EXPLAIN(told, 3).category);
-    assert_null(EXPLAIN(told, 2).category);                      /* another exit code */
-    assert_null(EXPLAIN("Eodd: it broke\n", 1).category);        /* nothing above */
+    assert_null(EXPLAIN(told, 2).category);               /* another exit code */
+    assert_null(EXPLAIN("Eodd: it broke\n", 1).category); /* nothing above */
     assert_null(explain(told, strlen(told), 1, SIGABRT).proof[PROOF_OUTPUT][0] ? told : NULL);
     assert_string_equal(explain("abort: x\n", 9, 0, SIGABRT).category, "exception");
     assert_null(EXPLAIN("abort: x\n", 1).category); /* no signal */
@@ -265,7 +267,8 @@ static void test_faults_in_a_file_are_named_with_their_line(void **state)
         {"\n[diagnosis]\n[[diagnosis.errors]]\npattern = 'a\\t'\n", ":11: \"pattern\" must be"},
         {"\n[diagnosis]\n[[diagnosis.errors]]\ncategory = \"exception\"\n", "\"diagnosis.errors.pattern\" is missing"},
         {"\n[diagnosis]\n[[diagnosis.errors]]\npattern = 'a'\ncategory = \"odd\"\n", ":12: \"category\" must be"},
-        {"\n[diagnosis]\n[[diagnosis.errors]]\npattern = 'a'\ntype = \"{1}\"\n", "names a group that the pattern has not"},
+        {"\n[diagnosis]\n[[diagnosis.errors]]\npattern = 'a'\ntype = \"{1}\"\n",
+         "names a group that the pattern has not"},
         {"\n[diagnosis]\n[[diagnosis.errors]]\npattern = 'a'\ntype = \"{a1}\"\n", "names a group"},
         {"\n[diagnosis]\n[[diagnosis.errors]]\npattern = 'a'\nexit = 0\n", "\"exit\" must be"},
         {"\n[diagnosis]\n[[diagnosis.errors]]\npattern = 'a'\nside = \"above\"\n", "unknown key \"side\""},
@@ -306,8 +309,8 @@ static void test_the_table_is_the_last_or_refused(void **state)
 static void test_every_language_of_ours_can_be_read(void **state)
 {
     (void)state;
-    static const char *const names[] = {"bash", "c",    "cpp",    "go", "java", "javascript", "lua",       "perl",
-                                        "php",  "python", "r",    "ruby", "rust", "sh",       "typescript"};
+    static const char *const names[] = {"bash", "c",      "cpp", "go",   "java", "javascript", "lua",       "perl",
+                                        "php",  "python", "r",   "ruby", "rust", "sh",         "typescript"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         struct hc_err err = {0};

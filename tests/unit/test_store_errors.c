@@ -1,4 +1,5 @@
-/* Failures in the store: grouped, fixed by similar code, forgotten with their runs, and an older database that learns of them. */
+/* Failures in the store: grouped, fixed by similar code, forgotten with their runs, and an older database that learns
+ * of them. */
 #include "store/internal.h"
 #include "store_folder.h"
 #include <setjmp.h>
@@ -74,7 +75,8 @@ static int collect(void *data, const struct error_group *group)
 static struct groups list(struct store *store, struct error_filter filter)
 {
     struct groups groups = {.count = 0};
-    assert_int_equal(store_error_list(store, &filter, collect, &groups), groups.count);
+    int count = store_error_list(store, &filter, collect, &groups);
+    assert_int_equal(count, groups.count);
     return groups;
 }
 
@@ -117,7 +119,6 @@ static void test_only_similar_code_of_the_same_tenant_fixes(void **state)
     write_success(store, 2, "bob", 40); /* another tenant */
     write_success(store, 3, "ann", 31); /* 31 of 64 is less than half */
     assert_string_equal(list(store, (struct error_filter){0}).item[0].fixed_by, "");
-    assert_int_equal(sqlite3_exec(store->writer.db, "SELECT 1", NULL, NULL, NULL), SQLITE_OK);
     write_success(store, 4, "ann", 32);
     assert_string_equal(list(store, (struct error_filter){0}).item[0].fixed_by, "run_00000004");
     write_success(store, 5, "ann", 40); /* it is fixed already: the first stays */
