@@ -1,6 +1,6 @@
 # bash completion for hotcell
 
-_hotcell_verbs='run serve languages doctor config history show cancel stats key audit version help'
+_hotcell_verbs='run serve languages doctor config history show why cancel stats key audit version help'
 
 # The verbs other than run and help: options may stand anywhere.
 _hotcell_other()
@@ -10,9 +10,9 @@ _hotcell_other()
     serve) options='-l --listen --state --workspace --concurrent --allow-weak --check --config --json' ;;
     languages) options="--json --names --config $server" ;;
     doctor | config) options='--json --config' ;;
-    history) options="--limit -l --language --status --before --json --state --config $server" ;;
+    history) options="--limit -l --language --status --before --errors --error-type --fingerprint --json --state --config $server" ;;
     show) options="--report --json --state --config $server" ;;
-    cancel | stats) options="--json --state --config $server" ;;
+    cancel | stats | why) options="--json --state --config $server" ;;
     key)
         options='--runs-per-minute --concurrent --cpu-seconds-per-day --no-compile-cache --json --state --config'
         ((COMP_CWORD == index + 1)) && words='create list revoke'
@@ -37,7 +37,7 @@ _hotcell_other()
         mapfile -t COMPREPLY < <(compgen -W 'mount_denied request_refused unauthorized limit_hit key_created key_revoked
             blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded' -- "$cur")
         ;;
-    --server | --listen | --limit | --before | --concurrent | --runs-per-minute | --cpu-seconds-per-day) ;;
+    --server | --listen | --limit | --before | --error-type | --fingerprint | --concurrent | --runs-per-minute | --cpu-seconds-per-day) ;;
     *) mapfile -t COMPREPLY < <(compgen -W "$words $options -h --help" -- "$cur") ;;
     esac
 }

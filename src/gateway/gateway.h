@@ -190,6 +190,8 @@ void handle_preview_link(struct gateway *gateway, struct http_request *request, 
 void handle_preview_host(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_preview_sign(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_preview_slash(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_errors.c */
+void handle_error_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_execute.c */
 void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_root(struct gateway *gateway, struct http_request *request,

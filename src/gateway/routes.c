@@ -71,6 +71,7 @@ const struct route ROUTES[] = {
      "HTTP and WebSocket to a server inside a sandbox", ROUTE_STREAM | ROUTE_ANY_ORIGIN},
     {HTTP_ANY, "/preview/{token}/{rest...}", handle_preview_link, true, "The same by a signed link",
      ROUTE_STREAM | ROUTE_ANY_ORIGIN},
+    {HTTP_GET, "/v1/history/errors", handle_error_list, false, "What failed before, how often, and what put it right"},
     {HTTP_GET, "/v1/languages", handle_languages, false, "The languages of this server"},
     {HTTP_GET, "/v1/stats", handle_stats, false, "Live counts, latencies and the limits in force"},
     {HTTP_POST, "/execute", handle_execute, false, "Run code in the shared, persistent workspace"},

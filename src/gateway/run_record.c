@@ -9,6 +9,7 @@
 #include "gateway/metrics.h"
 #include "gateway/run_internal.h"
 #include "gateway/unwrap.h"
+#include "run/explain.h"
 #include "text/json.h"
 #include <errno.h>
 #include <signal.h>
@@ -220,6 +221,8 @@ static void fill_result(struct run *run)
     result->queue_us = begun - run->queued_at;
     result->total_us = now - run->queued_at;
     result_time(result, begun);
+    if (run->work->planned && result->status != RUN_COMPLETED)
+        result_explain_plan(result, &run->work->plan);
     if (run->work->request != NULL && run->work->request->metadata != NULL && result->metadata == NULL)
         result->metadata = strdup(run->work->request->metadata);
 }
@@ -304,6 +307,7 @@ static void write_without_output(struct run *run)
     run->row.log_length = 0;
     fill_result(run);
     fill_row(run);
+    run_learn(run);
     run->row.wall_us = used.wall_us;
     run->row.cpu_us = used.cpu_us;
     run->row.memory_peak = used.memory_peak;
@@ -321,6 +325,7 @@ int run_conclude(struct run *run)
 {
     fill_result(run);
     fill_row(run);
+    run_learn(run);
     if (!run->starved)
         write_texts(run);
     if (!run->starved && !can_afford_texts(run))
