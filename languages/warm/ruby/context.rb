@@ -5,6 +5,7 @@
 # which their threads inherit: what is not in the group of the call that is carried out writes to nowhere. No variable, constant or method of this
 # file can be seen by the code.
 
+require 'fcntl'
 require 'json'
 require 'socket'
 
@@ -21,8 +22,8 @@ Class.new do
   end
 
   def serve
+    @owned = own_output
     place([@null] * 3)
-    own_output
     close_in_children
     listen(false)
     $0 = 'ruby'
@@ -32,8 +33,8 @@ Class.new do
       carry_out(*call)
     end
     exit
-  rescue JSON::ParserError, TypeError, ArgumentError, EncodingError, SystemCallError
-    exit!(125)
+  rescue StandardError
+    exit!(125) # whatever it was, it was no frame
   end
 
   private
@@ -42,14 +43,14 @@ Class.new do
 
   def find_door
     fd = [3, 0].find { |one| socket?(one) } or abort('hotcell: there is no door at fd 3')
-    own = IO.for_fd(fd, autoclose: false).fcntl(Fcntl::F_DUPFD_CLOEXEC, [Process.getrlimit(:NOFILE)[0] - 8, 200].min)
+    own = IO.for_fd(fd, autoclose: false).fcntl(Fcntl::F_DUPFD, [Process.getrlimit(:NOFILE)[0] - 8, 200].min)
     fd.zero? ? $stdin.reopen(File::NULL) : IO.for_fd(fd).close
-    UNIXSocket.for_fd(own)
+    UNIXSocket.for_fd(own).tap { |door| door.close_on_exec = true }
   end
 
   def socket?(fd)
     IO.for_fd(fd, autoclose: false).stat.socket?
-  rescue SystemCallError
+  rescue SystemCallError, ArgumentError # there is none, or Ruby has it for itself
     false
   end
 
@@ -92,18 +93,28 @@ Class.new do
   # ---- whose output it is ----
 
   def place(files)
-    [STDIN, STDOUT, STDERR].zip(files) do |to, from|
-      to.reopen(from)
-    end
+    [STDIN, STDOUT, STDERR].zip(files) { |to, from| to.reopen(from) }
+    [STDIN, STDOUT, STDERR].each { |io| io.extend(@owned) } # again: an IO that is reopened is of the other's class
     STDOUT.sync = STDERR.sync = true
   end
 
+  # Not STDERR itself: Ruby's own warnings go straight to that. What the code has put in their place is left.
+  def open_streams
+    $stdin = STDIN
+    $stdout = owned(1) if $stdout.equal?(STDOUT) || $stdout.closed?
+    $stderr = owned(2) if $stderr.equal?(STDERR) || $stderr.closed?
+  end
+
+  def owned(fd)
+    IO.for_fd(fd, 'w', autoclose: false).extend(@owned).tap { |io| io.sync = true }
+  end
+
+  # What is closed could not be opened again.
   def own_output
     left_over = -> { Process.pid == @pid && !Thread.current.group.equal?(@group) }
-    [STDOUT, STDERR].each do |io|
-      io.define_singleton_method(:write) do |*data|
-        left_over.call ? data.sum { |one| one.to_s.bytesize } : super(*data)
-      end
+    Module.new do
+      define_method(:close) {}
+      define_method(:write) { |*data| left_over.call ? data.sum { |one| one.to_s.bytesize } : super(*data) }
     end
   end
 
@@ -127,10 +138,11 @@ Class.new do
 
   def carry_out(id, fds)
     name = "<cell #{@calls += 1}>"
-    code = fds[0].pread([fds[0].size, 1].max, 0).force_encoding(Encoding::UTF_8)
+    fds[0].seek(0)
+    code = fds[0].read.force_encoding(Encoding::UTF_8)
     place(fds[1..])
     fds.each(&:close)
-    $stdin, $stdout, $stderr = STDIN, *[[$stdout, STDOUT], [$stderr, STDERR]].map { |now, own| now.closed? ? own : now }
+    open_streams
     @group = ThreadGroup.new.add(Thread.main)
     value, error = evaluate(code, name)
     leave_child(error) if Process.pid != @pid
