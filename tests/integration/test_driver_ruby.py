@@ -8,11 +8,32 @@ import drivers
 import pytest
 
 COMMAND = drivers.command_of("ruby")
+# What stands in for the warden: fork returns as it does in a zygote's child, with the argument block as fd 3 and the door as fd 0.
+ZYGOTE = """
+module Process
+  def self.fork
+    singleton_class.send(:remove_method, :fork)
+    Dir.chdir(ENV.delete('STAND_IN'))
+    nil
+  end
+end
+"""
 
 
-@pytest.fixture
-def context(tmp_path):
-    driver = drivers.Driver(COMMAND, tmp_path)
+def cold(folder):
+    return drivers.Driver(COMMAND, folder)
+
+
+def forked(folder):
+    (folder / ".zygote.rb").write_text(ZYGOTE)
+    (folder / ".block").write_text("\0".join(["2", "0", str(folder), *COMMAND, ""]))
+    script = f"cd {drivers.SOURCE}/languages/warm/ruby && exec /usr/bin/ruby -r{folder}/.zygote.rb -r./driver.rb -rhotcell main.rb 0<&3 3<{folder}/.block"
+    return drivers.Driver(["/bin/sh", "-c", script], folder, {"STAND_IN": str(folder)})
+
+
+@pytest.fixture(params=[cold, forked], ids=["cold", "forked"])
+def context(request, tmp_path):
+    driver = request.param(tmp_path)
     yield driver
     driver.close()
 

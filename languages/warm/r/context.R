@@ -150,7 +150,7 @@ local({
         readline = function(prompt = "") {
             cat(prompt)
             if (is.null(state$input)) state$input <- file("stdin", "r")
-            line <- readLines(state$input, 1L)
+            line <- readLines(state$input, 1L, warn = FALSE)
             if (length(line) == 0L) stop("the input has ended")
             line
         }

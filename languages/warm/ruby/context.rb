@@ -26,6 +26,7 @@ Class.new do
     place([@null] * 3)
     close_in_children
     listen(false)
+    Dir.chdir(ARGV.first) unless ARGV.empty? # in a zygote's child
     $0 = 'ruby'
     ARGV.clear
     send_frame(event: 'ready', version: RUBY_VERSION, fds: true)

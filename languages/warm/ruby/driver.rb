@@ -16,12 +16,14 @@ def self.require(_)
 
   exit!(1) if Process.fork
   block = IO.for_fd(3, 'rb')
-  argc, _, _, *words = block.read.split("\0", -1)
+  argc, _, folder, *words = block.read.split("\0", -1)
   block.close
   argv = words.first(argc.to_i).each { |word| word.force_encoding(Encoding.find('locale')) }
   # Ruby has looked for these at the beginning of main.rb already: #! with its options, a byte order mark, nothing at all.
   if argv.size == 2 && argv[1] == context
-    script.reopen(context) # a context's program takes the place of main.rb
+    script.reopen(context) # a context's program takes the place of main.rb, which Ruby still looks for where it was
+    Dir.chdir(__dir__)
+    ARGV.replace([folder])
     return true
   end
   unless argv[1] == $0 && File.file?($0) && !['#!', "\xEF\xBB", nil].include?(File.read($0, 2)) && [$stdin, $stdout, $stderr].none?(&:tty?)
