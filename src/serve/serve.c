@@ -7,6 +7,7 @@
 #include "kernel/sys.h"
 #include "run/language.h"
 #include "run/locate.h"
+#include "run/warm.h"
 #include "serve/internal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -131,8 +132,15 @@ static void reload(struct keeper_server *server)
     char names[256];
     notify_reloading();
     int result = load_config(server->options, &config, &err);
-    if (result == 0 && (result = host_list_check(&server->hosts, config, &err)) < 0)
-        config_free(config);
+    if (result == 0) {
+        result = host_list_check(&server->hosts, config, &err);
+        if (result == 0)
+            result = warm_check_names(config, &err);
+        if (result < 0) {
+            config_blame(config, &err);
+            config_free(config);
+        }
+    }
     if (result < 0) {
         hc_log(HC_LOG_ERROR, "the configuration stays as it was: %s%s%s", err.message, err.remedy[0] ? "; " : "",
                err.remedy);
@@ -260,6 +268,8 @@ static int prepare(struct keeper_server *server, struct hc_err *err)
                          SERVE_MAX_LANGUAGES);
     if (result == 0)
         result = languages_load(server->config, &server->known, err);
+    if (result == 0)
+        result = warm_check_names(server->config, err);
     if (result == 0)
         result = state_open(&server->state, server->config, server->options, err);
     if (result == 0)

@@ -401,7 +401,11 @@ def test_a_check_can_be_made_while_the_server_runs(server):
     ("[server]\n\nlisten = ['localhost:99999']\n", 3, ["server.listen", "127.0.0.1:7600", "localhost:99999"]),
     ("[server]\nlisten = ['example.org:80']\n", 2, ["server.listen", "example.org"]),
     ("[server]\nexecute_listen = 'here'\n", 2, ["server.execute_listen", "here"]),
-    ("[log]\nlevel = 'loud'\n", 2, ["log.level", "loud"]),
+    ("[log]\nlevel = 'loud'\n", 2, ["log.level", "loud", '"error", "warning", "info" or "debug"']),
+    ("[warm]\nstart = ['pythn']\n", 2, ["warm.start", "pythn", 'did you mean "python"?']),
+    ("[warm]\nstart = ['python', 'python/date']\n", 2, ["warm.start", "python has no set of modules", "date"]),
+    ("[warm]\nstart = ['bash']\n", 2, ["warm.start", "bash always start cold"]),
+    ("[languages]\ndefault = 'rubby'\n", 2, ["languages.default", "rubby", 'did you mean "ruby"?']),
     ("[server]\ntls_certificate = '/nonexistent/c.pem'\ntls_key = '/nonexistent/k.pem'\n", 2, ["server.tls_certificate", "No such file"]),
     ("[mounts]\nallowed_read_paths = ['/nonexistent']\n", 2, ["mounts.allowed_read_paths", "/nonexistent"]),
 ])
