@@ -1,5 +1,6 @@
-"""The attack suite for pytest: each case is a test, and `-k` chooses among them. The runner goes once, for those that were chosen, and says each
-row as it is done, so that a test ends when its case does and a case that hangs is known by its name."""
+"""The attack suite for pytest: each case is a test. `-k` chooses among them, and so does $ATTACK_ONLY (numbers, as for `run --only`). The runner
+goes once, for those that were chosen, and says each row as it is done, so that a test ends when its case does and a case that hangs is known by
+its name."""
 
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 import pytest
 
 RUN = str(pathlib.Path(__file__).with_name("run"))
-LIST = subprocess.run([sys.executable, RUN, "--list"], capture_output=True, text=True, check=True).stdout
+LIST = subprocess.run([sys.executable, RUN, "--list", "--only", os.environ.get("ATTACK_ONLY", "")], capture_output=True, text=True, check=True).stdout
 CASES = {int(line.split()[0]): line.split(None, 2)[2] for line in LIST.splitlines()}
 
 

@@ -339,14 +339,14 @@ def terminated(trial):
     process.kill()
     process.communicate()
     runs = [trial.start("--", "./stubborn", "block", files=["stubborn"]) for _ in range(16)]
-    time.sleep(1.5)
+    time.sleep(1.5 * SLOW)
     trial.check(all(run.poll() is None for run in runs), "16 at a time")
     started = time.monotonic()
     for run in runs:
         run.terminate()
-    ends = [trial.finish(run, 10) for run in runs]
+    ends = [trial.finish(run, 10 * SLOW) for run in runs]
     took = time.monotonic() - started
-    trial.check(took < 4 and gone(trial, 1), "all gone after %.1f s" % took)
+    trial.check(took < 4 * SLOW and gone(trial, 1), "all gone after %.1f s" % took)
     statuses = {(end.code, end.status) for end in ends}
     trial.check(all(code == 143 for code, _ in statuses), "exit 143: %s" % sorted(map(str, statuses)))
 
