@@ -3,9 +3,8 @@
  * in every process at once, so that the first process to make its n-th call of a kind ends the run, and the same call
  * of the processes that it would have started is never tried.
  *
- *     inject LOG list COMMAND…                         writes "PROCESS CALL" for each call that is made before the
- * guest begins inject LOG PROCESS CALL NUMBER ERRNO COMMAND…    the NUMBER-th CALL (a number) of PROCESS fails; writes
- * "fired" when it did
+ *     inject LOG list COMMAND…                        writes "PROCESS CALL" for each call before the guest begins
+ *     inject LOG PROCESS CALL NUMBER ERRNO COMMAND…   the NUMBER-th CALL of PROCESS fails; writes "fired" when it did
  *
  * Processes are counted from 0 in the order of their births. The guest is who execs GUEST; it is let go then, and what
  * is born after it does not count. The command's exit status is passed on. When this ends, so does everything that it
