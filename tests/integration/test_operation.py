@@ -425,6 +425,35 @@ def test_a_certificate_without_a_key_is_refused(folder):
     assert done.returncode == 2 and "server.tls_certificate" in done.stderr and "both" in done.stderr
 
 
+def make_certificate(folder, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("certificate, key, words", [
+    ("one.pem", "one.key", []),
+    ("one.key", "one.pem", ["server.tls_certificate", "not PEM"]),
+    ("one.pem", "two.key", ["server.tls_key", "does not fit"]),
+    ("one.pem", "one.pem", ["server.tls_key", "not a PEM key"]),
+])
+def test_a_check_finds_a_certificate_that_a_start_would_refuse(folder, certificate, key, words):
+    for name in ("one", "two"):
+        make_certificate(folder, name)
+    config = folder / "tls.toml"
+    config.write_text(f"[server]\ntls_certificate = '{folder}/{certificate}'\ntls_key = '{folder}/{key}'\n")
+    done = serve("--check", "--config", config, "--state", folder / "state")
+    assert done.returncode == (2 if words else 0), done
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_a_check_says_that_an_address_needs_a_key(folder):
+    (folder / "open.toml").write_text("[server]\nlisten = ['0.0.0.0:7600']\n")
+    done = serve("--check", "--config", folder / "open.toml", "--state", folder / "state")
+    assert done.returncode == 0 and "hotcell key create" in done.stderr, done
+    done = serve("--check", "--listen", "127.0.0.1:0", "--config", folder / "open.toml", "--state", folder / "state")
+    assert done.returncode == 0 and done.stderr == "", done
+
+
 def test_a_bad_address_on_the_command_line_is_named(folder):
     done = serve("--check", "--listen", "everywhere", "--state", folder / "state")
     assert done.returncode == 2 and '"everywhere"' in done.stderr and "127.0.0.1:7600" in done.stderr
