@@ -6,6 +6,9 @@
  *     inject LOG list COMMAND…                        writes "PROCESS CALL" for each call before the guest begins
  *     inject LOG PROCESS CALL NUMBER ERRNO COMMAND…   the NUMBER-th CALL of PROCESS fails; writes "fired" when it did
  *
+ *     inject LOG list -p PID                          the same for a process that is there, and its next child
+ *     inject LOG PROCESS CALL NUMBER ERRNO -p PID     "ready" is written when it is traced; ends with the child
+ *
  * Processes are counted from 0 in the order of their births. The guest is who execs GUEST; it is let go then, and what
  * is born after it does not count. The command's exit status is passed on. When this ends, so does everything that it
  * traces.
@@ -37,9 +40,11 @@ struct process {
 struct tracer {
     FILE *log;
     bool list, guest_began;
+    bool attached; /* to a process that goes on when this ends */
     int process, call, number, error;
     struct process processes[MOST];
     int count;
+    int gone; /* processes that ended or were let go */
 };
 
 static struct process *process_of(struct tracer *tracer, pid_t pid)
@@ -81,7 +86,6 @@ static void on_entry(struct tracer *tracer, struct process *process, const struc
     registers.orig_rax = (unsigned long long)-1; /* no call at all */
     process->failing = ptrace(PTRACE_SETREGS, process->pid, NULL, &registers) == 0;
     fprintf(tracer->log, "fired\n");
-    fflush(tracer->log);
 }
 
 static void on_exit_of_call(struct tracer *tracer, struct process *process)
@@ -103,6 +107,7 @@ static int on_stop(struct tracer *tracer, struct process *process, int status, b
     if (event == PTRACE_EVENT_EXEC && process->execs_guest) {
         tracer->guest_began = true;
         ptrace(PTRACE_DETACH, process->pid, NULL, NULL);
+        tracer->gone++;
         return -1;
     }
     if (event != 0)
@@ -124,11 +129,12 @@ static int trace(struct tracer *tracer, pid_t command)
 {
     int code = 125, status;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, __WALL)) > 0 || errno == EINTR) {
+    while (!(tracer->attached && tracer->gone > 0) && ((pid = waitpid(-1, &status, __WALL)) > 0 || errno == EINTR)) {
         if (pid < 0)
             continue;
         int before = tracer->count;
         if (WIFEXITED(status) || WIFSIGNALED(status)) {
+            tracer->gone++;
             if (pid == command)
                 code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
             for (int i = 0; i < tracer->count; i++)
@@ -144,19 +150,23 @@ static int trace(struct tracer *tracer, pid_t command)
     return code;
 }
 
-int main(int argc, char **argv)
+static int attach(struct tracer *tracer, pid_t pid, long options)
 {
-    static struct tracer tracer;
-    tracer.list = argc > 3 && strcmp(argv[2], "list") == 0;
-    char **command = argv + (tracer.list ? 3 : 6);
-    if (argc < (tracer.list ? 4 : 7) || !(tracer.log = fopen(argv[1], "we")))
+    int status;
+    tracer->attached = true;
+    if (ptrace(PTRACE_SEIZE, pid, NULL, options) < 0 || ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) < 0 ||
+        waitpid(pid, &status, __WALL) != pid)
         return 99;
-    if (!tracer.list) {
-        tracer.process = atoi(argv[2]);
-        tracer.call = atoi(argv[3]);
-        tracer.number = atoi(argv[4]);
-        tracer.error = atoi(argv[5]);
-    }
+    fprintf(tracer->log, "ready\n");
+    process_of(tracer, pid);
+    ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
+    trace(tracer, -1);
+    return 0;
+}
+
+static int start(struct tracer *tracer, char **command, long options)
+{
+    int status;
     pid_t pid = fork();
     if (pid == 0) {
         ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -164,13 +174,31 @@ int main(int argc, char **argv)
         execvp(command[0], command);
         _exit(99);
     }
-    int status;
-    long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE |
-                   PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || ptrace(PTRACE_SETOPTIONS, pid, NULL, options) < 0)
+    if (pid < 0 || waitpid(pid, &status, 0) != pid ||
+        ptrace(PTRACE_SETOPTIONS, pid, NULL, options | PTRACE_O_EXITKILL) < 0)
         return 99;
-    process_of(&tracer, pid);
+    process_of(tracer, pid);
     ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
-    int code = trace(&tracer, pid);
+    return trace(tracer, pid);
+}
+
+int main(int argc, char **argv)
+{
+    static struct tracer tracer;
+    const long options =
+        PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC;
+    tracer.list = argc > 3 && strcmp(argv[2], "list") == 0;
+    char **command = argv + (tracer.list ? 3 : 6);
+    if (argc < (tracer.list ? 4 : 7) || !(tracer.log = fopen(argv[1], "we")))
+        return 99;
+    setvbuf(tracer.log, NULL, _IOLBF, 0); /* it may be ended at any time */
+    if (!tracer.list) {
+        tracer.process = atoi(argv[2]);
+        tracer.call = atoi(argv[3]);
+        tracer.number = atoi(argv[4]);
+        tracer.error = atoi(argv[5]);
+    }
+    bool there = strcmp(command[0], "-p") == 0 && command[1];
+    int code = there ? attach(&tracer, atoi(command[1]), options) : start(&tracer, command, options);
     return fclose(tracer.log) == 0 ? code : 99;
 }
