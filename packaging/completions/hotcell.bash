@@ -18,7 +18,7 @@ _hotcell_other()
         ((COMP_CWORD == index + 1)) && words='create list revoke'
         ;;
     audit)
-        options='--event --limit --json --state --config'
+        options='--kept --event --limit --json --state --config'
         ((COMP_CWORD == index + 1)) && words='verify list'
         ;;
     version) options='--json' ;;

@@ -52,6 +52,7 @@ complete -c hotcell -n '__fish_seen_subcommand_from key' -l runs-per-minute -x -
 complete -c hotcell -n '__fish_seen_subcommand_from key' -l cpu-seconds-per-day -x -d 'CPU time in a day'
 complete -c hotcell -n '__fish_seen_subcommand_from key' -l no-compile-cache -d 'keep nothing that its runs compile'
 complete -c hotcell -n '__fish_seen_subcommand_from audit' -a 'verify list'
+complete -c hotcell -n '__fish_seen_subcommand_from audit' -l kept -x -d 'a last hash of an earlier time, which must be in the chain'
 complete -c hotcell -n '__fish_seen_subcommand_from audit' -l event -x -d 'only such events' \
     -a 'mount_denied request_refused unauthorized limit_hit key_created key_revoked blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded'
 

@@ -164,6 +164,9 @@ const struct verb verb_audit = {
         "bad line.",
     .options =
         (const struct option[]){
+            HEADING("What to verify"),
+            {CLIENT_KEPT, 0, "kept", "HASH", false, NULL,
+             "the last hash of an earlier time, which must be in the chain: else something was cut off"},
             HEADING("What to list"),
             {CLIENT_EVENT, 0, "event", "EVENT", false, NULL, "only such events, such as key_created"},
             ROW_LIMIT("only the last so many (default 50)"),

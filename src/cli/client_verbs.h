@@ -20,6 +20,7 @@ enum client_option {
     CLIENT_CPU_SECONDS,
     CLIENT_NO_COMPILE_CACHE,
     CLIENT_EVENT,
+    CLIENT_KEPT,
     CLIENT_OPTION_END
 };
 

@@ -160,7 +160,8 @@ void runs_audit_refusal(struct runs *runs, const char *tenant, const struct hc_e
     if (err->class != HC_CLASS_REQUEST)
         return;
     char reason[sizeof err->field + sizeof err->message + 4];
-    snprintf(reason, sizeof reason, "%s%s%s", err->field, err->field[0] != '\0' ? ": " : "", err->message);
+    bool said = strncmp(err->message, err->field, strlen(err->field)) == 0; /* also when there is none */
+    snprintf(reason, sizeof reason, "%s%s%s", said ? "" : err->field, said ? "" : ": ", err->message);
     runs_audit(runs, mount ? "mount_denied" : "request_refused", tenant, NULL, reason);
 }
 
