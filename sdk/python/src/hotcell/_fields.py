@@ -4,12 +4,71 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import Any, Dict, Iterable, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, TypedDict, Union
 
 from .errors import InvalidRequestError
 
 #: A file for a run or a sandbox: text, bytes, or the path of a file of this machine.
 FileContent = Union[str, bytes, "os.PathLike[str]", Mapping[str, Any]]
+
+#: A size: bytes, or text such as "512m".
+Size = Union[int, str]
+
+
+class Limits(TypedDict, total=False):
+    """Limits of a run or a sandbox."""
+
+    timeout: Union[float, str]
+    cpu_time: Union[float, str, None]
+    memory: Size
+    swap: Size
+    cpus: float
+    cpu_shares: int
+    pids: int
+    output: Size
+    disk: Size
+    inodes: int
+    files_open: int
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of Client.run and its kin. None is as if it were not given."""
+
+    command: Union[str, Iterable[str], None]
+    entry: Optional[str]
+    files: Optional[Mapping[str, FileContent]]
+    stdin: Union[str, bytes, None]
+    stdin_open: Optional[bool]
+    args: Optional[Iterable[str]]
+    env: Optional[Mapping[str, str]]
+    limits: Optional[Limits]
+    timeout: Optional[float]
+    read_only: Optional[bool]
+    mounts: Optional[Iterable[Mapping[str, Any]]]
+    stages: Optional[Iterable[Mapping[str, Any]]]
+    tests: Optional[Iterable[Mapping[str, Any]]]
+    collect: Optional[Iterable[str]]
+    metadata: Optional[Mapping[str, Any]]
+    network: Optional[str]
+    image: Optional[str]
+    cache: Optional[bool]
+
+
+class ExecOptions(TypedDict, total=False):
+    """Options of Sandbox.exec and its kin. None is as if it were not given."""
+
+    code: Union[str, bytes, None]
+    language: Optional[str]
+    args: Optional[Iterable[str]]
+    stdin: Union[str, bytes, None]
+    stdin_open: Optional[bool]
+    env: Optional[Mapping[str, str]]
+    cwd: Optional[str]
+    timeout: Optional[float]
+    output: Optional[Size]
+    session: Optional[str]
+    name: Optional[str]
+    metadata: Optional[Mapping[str, Any]]
 
 
 def text_or_base64(value: Union[str, bytes]) -> Any:
@@ -55,35 +114,31 @@ def words(value: Union[str, Iterable[str], None]) -> Any:
     return value if value is None or isinstance(value, str) else list(value)
 
 
-def run_fields(code: Union[str, bytes, None], language: Optional[str], options: Mapping[str, Any]) -> Dict[str, Any]:
-    """The body of POST /v1/runs. `options` are those of Client.run."""
-    options = dict(options)
-    timeout, limits, files = options.pop("timeout", None), options.pop("limits", None), options.pop("files", None)
-    command, stdin = options.pop("command", None), options.pop("stdin", None)
-    unknown = sorted(set(options) - RUN_OPTIONS)
+def _check_names(options: Mapping[str, Any], kind: Any, what: str) -> None:
+    unknown = sorted(set(options) - set(kind.__annotations__))
     if unknown:
-        raise InvalidRequestError(f"{unknown[0]!r} is no option of a run; there are: {', '.join(sorted(RUN_OPTIONS))}", field=unknown[0])
+        raise InvalidRequestError(f"{unknown[0]!r} is no option of {what}; there are: {', '.join(sorted(kind.__annotations__))}", field=unknown[0])
+
+
+def run_fields(code: Union[str, bytes, None], language: Optional[str], options: Mapping[str, Any]) -> Dict[str, Any]:
+    """The body of POST /v1/runs."""
+    _check_names(options, RunOptions, "a run")
+    fields = dict(options)
+    timeout, limits, files = fields.pop("timeout", None), fields.pop("limits", None), fields.pop("files", None)
+    command, stdin = fields.pop("command", None), fields.pop("stdin", None)
+    lists: List[str] = ["args", "mounts", "stages", "tests", "collect"]
+    fields.update({name: list(fields[name]) for name in lists if fields.get(name) is not None})
     return given(code=None if code is None else text_or_base64(code), language=language, command=words(command),
-                 stdin=None if stdin is None else text_or_base64(stdin), files=files_field(files), limits=limits_field(limits, timeout),
-                 **{name: list(value) if name in LISTS and value is not None else value for name, value in options.items()})
-
-
-RUN_OPTIONS = {"entry", "args", "env", "stdin_open", "read_only", "mounts", "stages", "tests", "collect", "metadata", "network", "image", "cache"}
-LISTS = {"args", "mounts", "stages", "tests", "collect"}
+                 stdin=None if stdin is None else text_or_base64(stdin), files=files_field(files), limits=limits_field(limits, timeout), **fields)
 
 
 def exec_fields(command: Any, options: Mapping[str, Any]) -> Dict[str, Any]:
     """The body of POST …/exec."""
-    options = dict(options)
-    code, stdin, args = options.pop("code", None), options.pop("stdin", None), options.pop("args", None)
-    unknown = sorted(set(options) - EXEC_OPTIONS)
-    if unknown:
-        raise InvalidRequestError(f"{unknown[0]!r} is no option of an exec; there are: {', '.join(sorted(EXEC_OPTIONS))}", field=unknown[0])
-    return given(command=words(command), code=None if code is None else text_or_base64(code), args=words(args),
-                 stdin=None if stdin is None else text_or_base64(stdin), **options)
-
-
-EXEC_OPTIONS = {"language", "env", "cwd", "timeout", "output", "session", "detach", "stdin_open", "name", "metadata"}
+    _check_names(options, ExecOptions, "an exec")
+    fields = dict(options)
+    code, stdin, args = fields.pop("code", None), fields.pop("stdin", None), fields.pop("args", None)
+    return given(command=words(command), code=None if code is None else text_or_base64(code), args=None if args is None else list(args),
+                 stdin=None if stdin is None else text_or_base64(stdin), **fields)
 
 
 def answer_time(fields: Mapping[str, Any], patience: Optional[float]) -> Optional[float]:

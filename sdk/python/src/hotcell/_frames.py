@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 import struct
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from .errors import ProtocolError
 
@@ -57,7 +57,7 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> List[Message]:
         self._buffer += data
-        found = []
+        found: List[Message] = []
         while True:
             taken = self._take()
             if taken is None:
@@ -66,7 +66,7 @@ class FrameDecoder:
             if message is not None:
                 found.append(message)
 
-    def _take(self):  # type: ignore[no-untyped-def]
+    def _take(self) -> Optional[Tuple[bool, int, bytes]]:
         """One frame: (final, kind, payload), or None if it is not whole."""
         buffer = self._buffer
         if len(buffer) < 2:
@@ -88,7 +88,7 @@ class FrameDecoder:
         del buffer[:start + size]
         return bool(first & 0x80), first & 0x0F, payload
 
-    def _join(self, final: bool, kind: int, payload: bytes):  # type: ignore[no-untyped-def]
+    def _join(self, final: bool, kind: int, payload: bytes) -> Optional[Message]:
         if kind & 0x08:
             return Message(kind, payload)
         if (kind == CONTINUATION) != bool(self._kind):

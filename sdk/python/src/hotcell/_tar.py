@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from typing import BinaryIO, Iterator, List
+from typing import IO, Iterator, List
 
 from .errors import UnsafeArchiveError
 
@@ -114,7 +114,7 @@ def _place(root: int, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
         os.close(folder)
 
 
-def unpack(file: BinaryIO, folder: str) -> None:
+def unpack(file: IO[bytes], folder: str) -> None:
     """Unpacks a tar below a folder, which is made. Nothing is written outside of it, whatever the archive says."""
     os.makedirs(folder, exist_ok=True)
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -205,6 +205,6 @@ def length_of(file: Any) -> Optional[int]:
     try:
         if not os.path.isfile(f"/proc/self/fd/{file.fileno()}"):
             return None
-        return max(0, os.fstat(file.fileno()).st_size - file.tell())
+        return max(0, os.fstat(file.fileno()).st_size - int(file.tell()))
     except (OSError, AttributeError, ValueError):
         return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, Union
 
 from .._address import auth_headers, find_key, parse_address
-from .._fields import answer_time, files_field, given, run_fields
+from .._fields import FileContent, Limits, RunOptions, answer_time, files_field, given, run_fields
 from .._version import __version__
 from .._wire import Request, json_request, segment
 from ..errors import SandboxTimeoutError
@@ -16,6 +16,9 @@ from .events import AsyncEventStream
 from .http import AsyncHttp
 from .sandbox import AsyncSandbox
 from .stream import sleep
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 HELD = 30.0  # seconds that one question for a result is held
 
@@ -56,7 +59,8 @@ class AsyncClient:
 
     # ---- runs ----
 
-    async def run(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, *, check: bool = False, **options: Any) -> Result:
+    async def run(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, *, check: bool = False,
+                  **options: Unpack[RunOptions]) -> Result:
         """Runs something in a fresh cell and waits for its result.
 
         `code`, `command` (a list, or a string for the shell) or `entry` (one of `files`) says what to run. The options are those of
@@ -70,7 +74,7 @@ class AsyncClient:
         result = Result.of(await self._http.json(request))
         return result.check() if check else result
 
-    def stream(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Any) -> AsyncEventStream[Result]:
+    def stream(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Unpack[RunOptions]) -> AsyncEventStream[Result]:
         """The same, as events while it runs: start, stage, stdout, stderr, result.
 
             async with client.stream("print(42)") as events:
@@ -84,7 +88,7 @@ class AsyncClient:
         request = json_request("POST", "/v1/runs", fields, wait=None)
         return AsyncEventStream(self._http, request, Result.of, lambda run: f"/v1/runs/{segment(run)}/events")
 
-    async def run_async(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Any) -> "AsyncRun":
+    async def run_async(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Unpack[RunOptions]) -> "AsyncRun":
         """Starts a run and comes back at once, with a handle to it. It goes on whatever becomes of this client."""
         fields = {**run_fields(code, language, options), "async": True}
         answer = await self._http.json(json_request("POST", "/v1/runs", fields))
@@ -181,9 +185,9 @@ class AsyncClient:
 
     # ---- sandboxes ----
 
-    async def create_sandbox(self, *, limits: Optional[Mapping[str, Any]] = None, env: Optional[Mapping[str, str]] = None,
-                             files: Optional[Mapping[str, Any]] = None, read_only: Optional[bool] = None,
-                             mounts: Optional[List[Mapping[str, Any]]] = None, volumes: Optional[List[Mapping[str, Any]]] = None,
+    async def create_sandbox(self, *, limits: Optional[Limits] = None, env: Optional[Mapping[str, str]] = None,
+                             files: Optional[Mapping[str, FileContent]] = None, read_only: Optional[bool] = None,
+                             mounts: Optional[Sequence[Mapping[str, Any]]] = None, volumes: Optional[Sequence[Mapping[str, Any]]] = None,
                              idle_timeout: Union[float, str, None] = None, max_lifetime: Union[float, str, None] = None,
                              recover: Optional[bool] = None, network: Optional[str] = None, image: Optional[str] = None,
                              metadata: Optional[Mapping[str, Any]] = None) -> AsyncSandbox:

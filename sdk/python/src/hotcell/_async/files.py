@@ -102,10 +102,10 @@ class AsyncFiles:
 
     async def download(self, path: PathText, to: Union[PathText, BinaryIO]) -> int:
         """A file into one of this machine, or into an open one, however large it is. Gives its size."""
-        if hasattr(to, "write"):
-            return await self._copy(path, to)  # type: ignore[arg-type]
-        with open(to, "wb") as file:  # type: ignore[arg-type]
-            return await self._copy(path, file)
+        if isinstance(to, (str, os.PathLike)):
+            with open(to, "wb") as file:
+                return await self._copy(path, file)
+        return await self._copy(path, to)
 
     async def _copy(self, path: PathText, file: BinaryIO) -> int:
         size = 0
@@ -125,7 +125,7 @@ class AsyncFiles:
             length, content = length_of(content), read_pieces(content)
         query = given(path=self._absolute(path), mode=f"{mode:04o}" if isinstance(mode, int) else mode, append=append)
         await self._http.nothing(Request("PUT", self._content(path), query, {"Content-Type": "application/octet-stream"},
-                                         content, length, safe=not append))  # type: ignore[arg-type]
+                                         content, length, safe=not append))
 
     async def upload(self, source: PathText, path: PathText, *, mode: Union[int, str, None] = None) -> None:
         """A file of this machine into the sandbox, however large it is. Its mode goes along."""

@@ -8,7 +8,7 @@ from typing import Any, AsyncIterator, Dict, List, Mapping, Optional
 from .._address import Address
 from .._wire import ANSWER_BYTES, HEAD_BYTES, PIECE, USUAL, Head, Request, may_repeat, parse_head, parse_json, problem_of, write_head
 from ..errors import ConnectionFailedError, ProtocolError, TooLargeError, error_of
-from .stream import ByteStream, sleep
+from .stream import ByteStream, pieces_of, sleep
 
 IDLE_CONNECTIONS = 16
 IDLE_SECONDS = 45.0  # less than a server keeps one
@@ -31,12 +31,8 @@ class AsyncConnection:
             await self.stream.send(head + bytes(body or b""), timeout)
             return
         await self.stream.send(head, timeout)
-        if hasattr(body, "__aiter__"):
-            async for piece in body:  # type: ignore[union-attr]
-                await self._send_piece(piece, chunked, timeout)
-        else:
-            for piece in body:  # type: ignore[union-attr]
-                await self._send_piece(piece, chunked, timeout)
+        async for piece in pieces_of(body):
+            await self._send_piece(piece, chunked, timeout)
         if chunked:
             await self.stream.send(b"0\r\n\r\n", timeout)
 

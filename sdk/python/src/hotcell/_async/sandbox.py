@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import urllib.parse
-from typing import Any, Iterable, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
-from .._fields import answer_time, exec_fields, given
+from .._fields import ExecOptions, answer_time, exec_fields, given
 from .._wire import Body, Request, json_request, problem_of, segment
 from ..errors import NotFoundError, SandboxTimeoutError, error_of
 from ..models import JobInfo, Link, Result, SandboxInfo, link_of
@@ -15,6 +15,9 @@ from .files import AsyncFiles
 from .http import AsyncHttp, AsyncResponse
 from .stream import sleep
 from .terminal import AsyncTerminal
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 HELD = 30.0
 Command = Union[str, Iterable[str], None]
@@ -82,7 +85,7 @@ class AsyncSandbox:
 
     # ---- exec ----
 
-    async def exec(self, command: Command = None, *, check: bool = False, **options: Any) -> Result:
+    async def exec(self, command: Command = None, *, check: bool = False, **options: Unpack[ExecOptions]) -> Result:
         """Runs a command (a list is executed, a string goes to the shell), or `code` in a `language`, and waits for its result.
 
         Options: `args`, `stdin`, `env`, `cwd`, `timeout`, `output`, `session`, `stdin_open`, `name`, `metadata`. A timeout ends this command and
@@ -93,12 +96,12 @@ class AsyncSandbox:
         result = Result.of(await self._http.json(json_request("POST", f"{self._path}/exec", fields, wait=wait)))
         return result.check() if check else result
 
-    def stream(self, command: Command = None, **options: Any) -> AsyncEventStream[Result]:
+    def stream(self, command: Command = None, **options: Unpack[ExecOptions]) -> AsyncEventStream[Result]:
         """The same, as events while it runs. Leaving early ends it."""
         request = json_request("POST", f"{self._path}/exec", exec_fields(command, options), wait=None)
         return AsyncEventStream(self._http, request, Result.of, lambda job: f"{self._path}/jobs/{segment(job)}/events")
 
-    async def start(self, command: Command = None, **options: Any) -> "AsyncJob":
+    async def start(self, command: Command = None, **options: Unpack[ExecOptions]) -> "AsyncJob":
         """Starts it and comes back at once, with a job to ask later. `name` may stand in for its id."""
         fields = {**exec_fields(command, options), "detach": True}
         answer = await self._http.json(json_request("POST", f"{self._path}/exec", fields))
@@ -241,13 +244,15 @@ class AsyncSession:
         self._sandbox, self.name = sandbox, name
         self._path = f"{sandbox._path}/sessions/{segment(name)}"
 
-    async def exec(self, command: str, *, check: bool = False, **options: Any) -> Result:
+    async def exec(self, command: str, *, check: bool = False, **options: Unpack[ExecOptions]) -> Result:
         """Runs a piece of shell. `session_state` of the result says whether the shell goes on."""
-        return await self._sandbox.exec(command, session=self.name, check=check, **options)
+        options["session"] = self.name
+        return await self._sandbox.exec(command, check=check, **options)
 
-    def stream(self, command: str, **options: Any) -> AsyncEventStream[Result]:
+    def stream(self, command: str, **options: Unpack[ExecOptions]) -> AsyncEventStream[Result]:
         """The same, as events while it runs."""
-        return self._sandbox.stream(command, session=self.name, **options)
+        options["session"] = self.name
+        return self._sandbox.stream(command, **options)
 
     async def interrupt(self) -> None:
         """Stops what it does; its state stays."""

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Optional
+from typing import Any, AsyncIterator, Optional
 
 from .._address import Address
 from ..errors import ConnectionFailedError, RequestTimeoutError
 
 sleep = asyncio.sleep
+
+
+async def pieces_of(body: Any) -> AsyncIterator[bytes]:
+    """A body of either kind, piece by piece."""
+    if hasattr(body, "__aiter__"):
+        async for piece in body:
+            yield piece
+    else:
+        for piece in body:
+            yield piece
 
 
 class ByteStream:

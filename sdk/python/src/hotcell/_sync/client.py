@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Any, Iterator, Dict, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterator, Dict, List, Mapping, Optional, Sequence, Union
 
 from .._address import auth_headers, find_key, parse_address
-from .._fields import answer_time, files_field, given, run_fields
+from .._fields import FileContent, Limits, RunOptions, answer_time, files_field, given, run_fields
 from .._version import __version__
 from .._wire import Request, json_request, segment
 from ..errors import SandboxTimeoutError
@@ -17,6 +17,9 @@ from .events import EventStream
 from .http import Http
 from .sandbox import Sandbox
 from .stream import sleep
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 HELD = 30.0  # seconds that one question for a result is held
 
@@ -57,7 +60,8 @@ class Client:
 
     # ---- runs ----
 
-    def run(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, *, check: bool = False, **options: Any) -> Result:
+    def run(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, *, check: bool = False,
+                  **options: Unpack[RunOptions]) -> Result:
         """Runs something in a fresh cell and waits for its result.
 
         `code`, `command` (a list, or a string for the shell) or `entry` (one of `files`) says what to run. The options are those of
@@ -71,7 +75,7 @@ class Client:
         result = Result.of(self._http.json(request))
         return result.check() if check else result
 
-    def stream(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Any) -> EventStream[Result]:
+    def stream(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Unpack[RunOptions]) -> EventStream[Result]:
         """The same, as events while it runs: start, stage, stdout, stderr, result.
 
             with client.stream("print(42)") as events:
@@ -85,7 +89,7 @@ class Client:
         request = json_request("POST", "/v1/runs", fields, wait=None)
         return EventStream(self._http, request, Result.of, lambda run: f"/v1/runs/{segment(run)}/events")
 
-    def run_async(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Any) -> "Run":
+    def run_async(self, code: Union[str, bytes, None] = None, language: Optional[str] = None, **options: Unpack[RunOptions]) -> "Run":
         """Starts a run and comes back at once, with a handle to it. It goes on whatever becomes of this client."""
         fields = {**run_fields(code, language, options), "async": True}
         answer = self._http.json(json_request("POST", "/v1/runs", fields))
@@ -182,9 +186,9 @@ class Client:
 
     # ---- sandboxes ----
 
-    def create_sandbox(self, *, limits: Optional[Mapping[str, Any]] = None, env: Optional[Mapping[str, str]] = None,
-                             files: Optional[Mapping[str, Any]] = None, read_only: Optional[bool] = None,
-                             mounts: Optional[List[Mapping[str, Any]]] = None, volumes: Optional[List[Mapping[str, Any]]] = None,
+    def create_sandbox(self, *, limits: Optional[Limits] = None, env: Optional[Mapping[str, str]] = None,
+                             files: Optional[Mapping[str, FileContent]] = None, read_only: Optional[bool] = None,
+                             mounts: Optional[Sequence[Mapping[str, Any]]] = None, volumes: Optional[Sequence[Mapping[str, Any]]] = None,
                              idle_timeout: Union[float, str, None] = None, max_lifetime: Union[float, str, None] = None,
                              recover: Optional[bool] = None, network: Optional[str] = None, image: Optional[str] = None,
                              metadata: Optional[Mapping[str, Any]] = None) -> Sandbox:

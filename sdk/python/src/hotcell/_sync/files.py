@@ -103,10 +103,10 @@ class Files:
 
     def download(self, path: PathText, to: Union[PathText, BinaryIO]) -> int:
         """A file into one of this machine, or into an open one, however large it is. Gives its size."""
-        if hasattr(to, "write"):
-            return self._copy(path, to)  # type: ignore[arg-type]
-        with open(to, "wb") as file:  # type: ignore[arg-type]
-            return self._copy(path, file)
+        if isinstance(to, (str, os.PathLike)):
+            with open(to, "wb") as file:
+                return self._copy(path, file)
+        return self._copy(path, to)
 
     def _copy(self, path: PathText, file: BinaryIO) -> int:
         size = 0
@@ -126,7 +126,7 @@ class Files:
             length, content = length_of(content), read_pieces(content)
         query = given(path=self._absolute(path), mode=f"{mode:04o}" if isinstance(mode, int) else mode, append=append)
         self._http.nothing(Request("PUT", self._content(path), query, {"Content-Type": "application/octet-stream"},
-                                         content, length, safe=not append))  # type: ignore[arg-type]
+                                         content, length, safe=not append))
 
     def upload(self, source: PathText, path: PathText, *, mode: Union[int, str, None] = None) -> None:
         """A file of this machine into the sandbox, however large it is. Its mode goes along."""

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import urllib.parse
-from typing import Any, Iterable, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Optional, Union
 
-from .._fields import answer_time, exec_fields, given
+from .._fields import ExecOptions, answer_time, exec_fields, given
 from .._wire import Body, Request, json_request, problem_of, segment
 from ..errors import NotFoundError, SandboxTimeoutError, error_of
 from ..models import JobInfo, Link, Result, SandboxInfo, link_of
@@ -16,6 +16,9 @@ from .files import Files
 from .http import Http, Response
 from .stream import sleep
 from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 HELD = 30.0
 Command = Union[str, Iterable[str], None]
@@ -83,7 +86,7 @@ class Sandbox:
 
     # ---- exec ----
 
-    def exec(self, command: Command = None, *, check: bool = False, **options: Any) -> Result:
+    def exec(self, command: Command = None, *, check: bool = False, **options: Unpack[ExecOptions]) -> Result:
         """Runs a command (a list is executed, a string goes to the shell), or `code` in a `language`, and waits for its result.
 
         Options: `args`, `stdin`, `env`, `cwd`, `timeout`, `output`, `session`, `stdin_open`, `name`, `metadata`. A timeout ends this command and
@@ -94,12 +97,12 @@ class Sandbox:
         result = Result.of(self._http.json(json_request("POST", f"{self._path}/exec", fields, wait=wait)))
         return result.check() if check else result
 
-    def stream(self, command: Command = None, **options: Any) -> EventStream[Result]:
+    def stream(self, command: Command = None, **options: Unpack[ExecOptions]) -> EventStream[Result]:
         """The same, as events while it runs. Leaving early ends it."""
         request = json_request("POST", f"{self._path}/exec", exec_fields(command, options), wait=None)
         return EventStream(self._http, request, Result.of, lambda job: f"{self._path}/jobs/{segment(job)}/events")
 
-    def start(self, command: Command = None, **options: Any) -> "Job":
+    def start(self, command: Command = None, **options: Unpack[ExecOptions]) -> "Job":
         """Starts it and comes back at once, with a job to ask later. `name` may stand in for its id."""
         fields = {**exec_fields(command, options), "detach": True}
         answer = self._http.json(json_request("POST", f"{self._path}/exec", fields))
@@ -242,13 +245,15 @@ class Session:
         self._sandbox, self.name = sandbox, name
         self._path = f"{sandbox._path}/sessions/{segment(name)}"
 
-    def exec(self, command: str, *, check: bool = False, **options: Any) -> Result:
+    def exec(self, command: str, *, check: bool = False, **options: Unpack[ExecOptions]) -> Result:
         """Runs a piece of shell. `session_state` of the result says whether the shell goes on."""
-        return self._sandbox.exec(command, session=self.name, check=check, **options)
+        options["session"] = self.name
+        return self._sandbox.exec(command, check=check, **options)
 
-    def stream(self, command: str, **options: Any) -> EventStream[Result]:
+    def stream(self, command: str, **options: Unpack[ExecOptions]) -> EventStream[Result]:
         """The same, as events while it runs."""
-        return self._sandbox.stream(command, session=self.name, **options)
+        options["session"] = self.name
+        return self._sandbox.stream(command, **options)
 
     def interrupt(self) -> None:
         """Stops what it does; its state stays."""

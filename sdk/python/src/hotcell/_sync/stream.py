@@ -6,12 +6,19 @@ import select
 import socket
 import ssl
 import time
-from typing import Optional
+from typing import Any, Iterator, Optional
 
 from .._address import Address
-from ..errors import ConnectionFailedError, RequestTimeoutError
+from ..errors import ConnectionFailedError, InvalidRequestError, RequestTimeoutError
 
 sleep = time.sleep
+
+
+def pieces_of(body: Any) -> Iterator[bytes]:
+    """A body, piece by piece."""
+    if hasattr(body, "__aiter__"):
+        raise InvalidRequestError("the content is of asyncio's kind; use AsyncClient, or give bytes, a file, or an iterable of bytes")
+    yield from body
 
 
 class ByteStream:

@@ -183,7 +183,7 @@ class CodeSandbox:
             last = stderr.strip().rsplit("\n", 1)[-1]
             message = result.diagnosis.message if result.diagnosis is not None else None
             error = (message or last or f"exit code {code}") if result.status != "error" else (last or message or f"exit code {code}")
-        facts = {**(result.raw.get("usage") or {}), "status": result.status}
+        facts: Dict[str, Any] = {**(result.raw.get("usage") or {}), "status": result.status}
         if result.tests is not None:
             facts["tests"] = result.tests
         return ExecutionResult(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from .._fields import Limits
 from ..models import Result
 from . import async_client
 
@@ -122,10 +123,11 @@ class SandboxRunner:
         `extra_mounts` are [{"host_path", "container_path", "readonly"}]; one that the policy refuses is a MountRefusedError, and nothing is run.
         """
         mounts = [self._mount(mount) for mount in extra_mounts or []]
-        needed = {"allow_read": self._real(self.config.allowed_read_paths), "allow_write": self._real(self.config.allowed_write_paths)} if mounts else {}
+        config = self.config
+        needed = {"allow_read": self._real(config.allowed_read_paths), "allow_write": self._real(config.allowed_write_paths)} if mounts else {}
         async with async_client(**needed) as client:
             return _answer(await client.run(code, language, mounts=mounts or None, limits=self._limits(),
-                                            network="internet" if self.config.network_enabled else None, **self._placing(language)))
+                                            network="internet" if config.network_enabled else None, **self._placing(language)))
 
     async def run_command(self, command: str) -> SandboxResult:
         """Runs a piece of shell."""
@@ -138,7 +140,7 @@ class SandboxRunner:
             return {}
         return {"entry": "code", "stages": [{"command": ["chmod", "0444", "/workspace/code"], "timeout": 10}]}
 
-    def _limits(self) -> Dict[str, Any]:
+    def _limits(self) -> Limits:
         config = self.config
         return {"memory": config.memory_limit, "cpus": config.cpu_limit, "timeout": config.timeout_seconds, "pids": config.pids_limit,
                 "disk": "100m"}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from ..._async.sandbox import AsyncSandbox
 from ...errors import NotFoundError, SandboxError
 from .tools import SandboxTool, ToolResult
 
 ACTIONS = ["create_file", "str_replace", "full_file_rewrite", "delete_file"]
-_NEEDED = {"create_file": ["file_contents"], "str_replace": ["old_str", "new_str"], "full_file_rewrite": ["file_contents"], "delete_file": []}
+_NEEDED: Dict[str, List[str]] = {"create_file": ["file_contents"], "str_replace": ["old_str", "new_str"],
+                                 "full_file_rewrite": ["file_contents"], "delete_file": []}
 SNIPPET_LINES = 4
 
 
@@ -19,8 +20,8 @@ class SandboxFilesTool(SandboxTool):
     """Files of the workspace, by paths relative to it."""
 
     name: str = "sandbox_files"
-    description: str = ("Create, change and delete files in the workspace. All paths are relative to it. str_replace needs a string that is in the file "
-                        "exactly once.")
+    description: str = ("Create, change and delete files in the workspace. All paths are relative to it. str_replace needs a string that is in "
+                        "the file exactly once.")
     parameters: Dict[str, Any] = {
         "type": "object",
         "properties": {

@@ -13,6 +13,7 @@ from .tools import SandboxTool, ToolResult
 
 ACTIONS = ["execute_command", "check_command_output", "terminate_command", "list_commands"]
 DETACHED_SECONDS = 24 * 3600  # a server that was started shall go on
+MERGED = "exec 2>&1\n"
 
 
 class SandboxShellTool(SandboxTool):
@@ -66,8 +67,8 @@ class SandboxShellTool(SandboxTool):
         name, cwd = name or f"session_{uuid.uuid4().hex[:8]}", self._folder(folder)
         if any(job.name == name and job.running for job in await container.jobs()):
             return self.fail_response(f"Session '{name}' already runs a command; check or terminate it, or use another session_name")
-        # bash, as people write commands for it.
-        job = await container.start(["bash", "-c", command], cwd=cwd, name=name, timeout=timeout if blocking else DETACHED_SECONDS)
+        # bash, as people write commands for it; one pipe for both streams keeps their order.
+        job = await container.start(["bash", "-c", MERGED + command], cwd=cwd, name=name, timeout=timeout if blocking else DETACHED_SECONDS)
         if not blocking:
             return self.success_response({"session_name": name, "cwd": cwd, "completed": False, "message": f"Command sent to session '{name}'. "
                                           "Use check_command_output to view results."})
@@ -115,4 +116,5 @@ def _output(info: JobInfo) -> str:
 
 def _command(job: JobInfo) -> Any:
     words = job.command
-    return words[2] if isinstance(words, list) and words[:2] == ["bash", "-c"] and len(words) == 3 else words
+    text = words[2] if isinstance(words, list) and words[:2] == ["bash", "-c"] and len(words) == 3 else words
+    return text[len(MERGED):] if isinstance(text, str) and text.startswith(MERGED) else text
