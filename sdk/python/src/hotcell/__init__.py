@@ -30,7 +30,7 @@ from .errors import (AuthenticationError, ConflictError, ConnectionFailedError, 
                      LanguageUnavailableError, LocalServerError, NotFoundError, OverloadedError, PermissionDeniedError, PreviewError,
                      ProtocolError, QuotaError, RequestTimeoutError, SandboxError, SandboxResourceError, SandboxTimeoutError, ServerError,
                      TooLargeError, UnsafeArchiveError)
-from .local import LocalServer, find_local, local, local_async, stop_local
+from ._local import LocalServer, find_local, local, local_async, stop_local
 from .models import (CellError, CollectedFile, Diagnosis, Event, Execution, FileInfo, HistoryPage, JobInfo, Language, Link, Match, Result,
                      SandboxInfo, Shown, Timing, Usage)
 

@@ -16,7 +16,7 @@ from typing import Any, Dict, Optional
 
 from .._async.client import AsyncClient
 from .._sync.client import Client
-from ..local import local_address
+from .._local import local_address
 
 _lock = threading.Lock()
 _settings: Dict[str, Any] = {}
