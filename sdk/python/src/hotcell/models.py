@@ -239,6 +239,8 @@ class JobInfo:
     def of(cls, raw: Raw) -> "JobInfo":
         out, err, result = _stream(raw, "stdout"), _stream(raw, "stderr"), raw.get("result")
         code = raw.get("exit_code")
+        if result:  # what stands beside it belongs to it
+            result = {**{name: raw[name] for name in ("id", "stdout", "stderr", "output_encoding", "truncated") if name in raw}, **result}
         return cls(id=raw.get("id", ""), name=raw.get("name"), state=raw.get("state", ""), command=raw.get("command"),
                    started_at=raw.get("started_at"), ended_at=raw.get("ended_at"),
                    exit_code=code if code is not None or not result else result.get("exit_code"), stdout=out.decode("utf-8", "replace"),

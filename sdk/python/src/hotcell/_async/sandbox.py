@@ -99,7 +99,11 @@ class AsyncSandbox:
     def stream(self, command: Command = None, **options: Unpack[ExecOptions]) -> AsyncEventStream[Result]:
         """The same, as events while it runs. Leaving early ends it."""
         request = json_request("POST", f"{self._path}/exec", exec_fields(command, options), wait=None)
-        return AsyncEventStream(self._http, request, Result.of, lambda job: f"{self._path}/jobs/{segment(job)}/events")
+        return AsyncEventStream(self._http, request, Result.of, self._events_path)
+
+    def _events_path(self, job: str) -> str:
+        """A server may call what it waits for a run."""
+        return f"/v1/runs/{segment(job)}/events" if job.startswith("run_") else f"{self._path}/jobs/{segment(job)}/events"
 
     async def start(self, command: Command = None, **options: Unpack[ExecOptions]) -> "AsyncJob":
         """Starts it and comes back at once, with a job to ask later. `name` may stand in for its id."""

@@ -126,19 +126,21 @@ class SandboxRunner:
         config = self.config
         needed = {"allow_read": self._real(config.allowed_read_paths), "allow_write": self._real(config.allowed_write_paths)} if mounts else {}
         async with async_client(**needed) as client:
-            return _answer(await client.run(code, language, mounts=mounts or None, limits=self._limits(),
-                                            network="internet" if config.network_enabled else None, **self._placing(language)))
+            return _answer(await client.run(mounts=mounts or None, limits=self._limits(), network="internet" if config.network_enabled else None,
+                                            **self._placing(code, language)))
 
     async def run_command(self, command: str) -> SandboxResult:
         """Runs a piece of shell."""
         return await self.run_code(command, language="bash")
 
     @staticmethod
-    def _placing(language: str) -> Dict[str, Any]:
-        """Interpreters take any file name. A compiler goes by the extension, so other languages keep their own name."""
-        if language not in ("python", "bash"):
-            return {}
-        return {"entry": "code", "stages": [{"command": ["chmod", "0444", "/workspace/code"], "timeout": 10}]}
+    def _placing(code: str, language: str) -> Dict[str, Any]:
+        """The two interpreters get the file by its name, as they did. Compilers go by the extension, so other languages keep their own name."""
+        interpreters = {"python": "python3", "bash": "bash"}
+        if language not in interpreters:
+            return {"code": code, "language": language}
+        return {"files": {"code": code}, "command": [interpreters[language], "/workspace/code"],
+                "stages": [{"command": ["chmod", "0444", "/workspace/code"], "timeout": 10}]}
 
     def _limits(self) -> Limits:
         config = self.config

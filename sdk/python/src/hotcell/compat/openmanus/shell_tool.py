@@ -114,7 +114,6 @@ def _output(info: JobInfo) -> str:
     return info.stdout + info.stderr
 
 
-def _command(job: JobInfo) -> Any:
-    words = job.command
-    text = words[2] if isinstance(words, list) and words[:2] == ["bash", "-c"] and len(words) == 3 else words
-    return text[len(MERGED):] if isinstance(text, str) and text.startswith(MERGED) else text
+def _command(job: JobInfo) -> str:
+    text = job.command if isinstance(job.command, str) else " ".join(map(str, job.command or []))
+    return text.partition(MERGED)[2] or text
