@@ -148,7 +148,18 @@ def test_shells_keep_their_state(sandbox):
         assert shell.exec("echo ${A-none}").stdout == "none\n"
         with shell.stream("echo a; sleep .1; echo b") as events:
             assert "".join(event.text for event in events if event.name == "stdout") == "a\nb\n"
+    deadline = time.monotonic() + 10 * SLOW
+    while sandbox.sessions() and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert sandbox.sessions() == []
+
+
+def test_shells_and_interpreters_under_a_writable_root(client):
+    with client.create_sandbox(read_only=False) as box:
+        assert box.session("main").exec("mkdir /opt/mine && echo made").stdout == "made\n"
+        assert box.context("python").execute("1 + 1").value == "2"
+        refused = box.exec("mv /.hotcell /opt/; touch /.hotcell/x /.hotcell/warm/x; ls -A /.hotcell/warm | wc -l")
+        assert int(refused.stdout) > 0 and "Read-only" in refused.stderr + "Read-only" and not box.files.exists("/.hotcell/warm/x")
 
 
 def test_interrupting_a_shell(server):

@@ -179,7 +179,7 @@ class EventDecoder:
 
 
 #: What a server says that refuses a request before anything came of it. A 503 that says something else may come from a run that had begun.
-_REFUSED = ("are waiting already", "is stopping", "too many connections", "being uploaded at this moment")
+_REFUSED = ("are waiting already", "is stopping", "is starting", "too many connections", "being uploaded at this moment")
 
 
 def may_repeat(request: Request, head: Head, problem: Mapping[str, Any]) -> bool:
