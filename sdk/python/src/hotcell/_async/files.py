@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 import tempfile
-import urllib.parse
 from typing import Any, AsyncIterator, BinaryIO, List, Mapping, Optional, Union
 
 from .._fields import given
@@ -28,12 +27,13 @@ class AsyncFiles:
         self._http, self._sandbox, self.work_dir = http, sandbox, work_dir
 
     def _absolute(self, path: PathText) -> str:
-        return posixpath.join(self.work_dir, os.fspath(path))
+        text = os.fspath(path)
+        return self.work_dir if text in ("", ".") else posixpath.join(self.work_dir, text)
 
-    def _content(self, path: PathText) -> str:
-        """Where the bytes of a file are. The path goes as a query, which can say every name."""
-        name = urllib.parse.quote(posixpath.basename(os.fspath(path).rstrip("/")) or "file", safe="")
-        return f"{self._sandbox}/files/{'file' if name in ('.', '..', 'search', 'watch') else name}"
+    @property
+    def _content(self) -> str:
+        """Where the bytes of files are. The path goes as a query, which can say every name, and takes none for a folder of the root."""
+        return f"{self._sandbox}/files/"
 
     # ---- looking ----
 
@@ -81,7 +81,7 @@ class AsyncFiles:
     async def pieces(self, path: PathText, *, start: Optional[int] = None, end: Optional[int] = None) -> AsyncIterator[bytes]:
         """A file in pieces, as they come; from byte `start` to before byte `end`."""
         headers = {} if start is None and end is None else {"Range": f"bytes={start or 0}-{'' if end is None else end - 1}"}
-        response = await self._http.send(Request("GET", self._content(path), {"path": self._absolute(path)},
+        response = await self._http.send(Request("GET", self._content, {"path": self._absolute(path)},
                                                  {"Accept": "application/octet-stream", **headers}, safe=True))
         try:
             async for piece in response.pieces():
@@ -124,7 +124,7 @@ class AsyncFiles:
         elif hasattr(content, "read"):
             length, content = length_of(content), read_pieces(content)
         query = given(path=self._absolute(path), mode=f"{mode:04o}" if isinstance(mode, int) else mode, append=append)
-        await self._http.nothing(Request("PUT", self._content(path), query, {"Content-Type": "application/octet-stream"},
+        await self._http.nothing(Request("PUT", self._content, query, {"Content-Type": "application/octet-stream"},
                                          content, length, safe=not append))
 
     async def upload(self, source: PathText, path: PathText, *, mode: Union[int, str, None] = None) -> None:
@@ -134,7 +134,7 @@ class AsyncFiles:
 
     async def delete(self, path: PathText, *, recursive: Optional[bool] = None) -> None:
         """Removes a file or a folder."""
-        await self._http.nothing(Request("DELETE", self._content(path), given(path=self._absolute(path), recursive=recursive)))
+        await self._http.nothing(Request("DELETE", self._content, given(path=self._absolute(path), recursive=recursive)))
 
     async def move(self, source: PathText, to: PathText, *, overwrite: bool = False) -> None:
         """Gives a file or a folder another name."""
