@@ -39,8 +39,6 @@ def test_each_file_is_python_39_documented_and_of_the_standard_library(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             assert ast.get_docstring(node) or any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases), node.name
-            if "compat" in path.parts or path.parent.name in ("_sync", "_async"):
-                continue
     if path.parent.name == "_async" and path.name != "stream.py":
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and node.name not in ("AsyncConnection", "AsyncHttp"):

@@ -143,15 +143,21 @@ class EventDecoder:
     """Server-sent events out of pieces of bytes."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: List[bytes] = []  # of a line that has not ended; a result with files is one long line
+        self._length = 0
         self._name, self._id, self._data = "message", None, []  # type: str, Optional[str], List[str]
 
     def feed(self, data: bytes) -> List[Tuple[str, Optional[str], Any]]:
         """Each whole event, as its name, its id and its data."""
-        data = self._rest + data
-        lines = data.split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) > LINE_BYTES:
+        if b"\n" in data:
+            lines = (b"".join(self._rest) + data).split(b"\n")
+            self._rest = [lines.pop()]
+            self._length = len(self._rest[0])
+        else:
+            lines = []
+            self._rest.append(data)
+            self._length += len(data)
+        if self._length > LINE_BYTES:
             raise ProtocolError(f"an event of the server is longer than {LINE_BYTES} bytes")
         found = []
         for raw in lines:

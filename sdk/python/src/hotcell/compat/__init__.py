@@ -11,6 +11,7 @@ names another.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Dict, Optional
 
@@ -39,7 +40,7 @@ def _arguments(needed: Dict[str, Any]) -> Dict[str, Any]:
         settings = dict(_settings)
     address = settings.pop("address", None)
     found = {name: settings.pop(name) for name in _CLIENT_OPTIONS if name in settings}
-    found["address"] = address or local_address(**settings, **needed)
+    found["address"] = address or os.environ.get("HOTCELL_SERVER") or local_address(**settings, **needed)
     return found
 
 

@@ -49,7 +49,8 @@ class DockerSandbox:
             self.terminal = AsyncDockerizedTerminal(self.container, config.work_dir, default_timeout=config.timeout)
             await self.terminal.init()
         except (SandboxError, RuntimeError, OSError) as wrong:
-            await self.cleanup()
+            with contextlib.suppress(SandboxError):  # why it failed is worth more
+                await self.cleanup()
             raise RuntimeError(f"Failed to create sandbox: {wrong}") from wrong
         return self
 
