@@ -150,6 +150,20 @@ def test_exit_ends_the_shell_and_not_the_sandbox():
     assert with_sandbox(work) == "/workspace\nhere"
 
 
+def test_commands_at_once_take_turns():
+    async def work(sandbox):
+        return await asyncio.gather(*(sandbox.run_command(f"x=$((x + 1)); sleep .05; echo {number} $x") for number in range(5)))
+    assert [said.split()[0] for said in with_sandbox(work)] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_command_that_is_given_up():
+    async def work(sandbox):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(sandbox.run_command("echo old; sleep 60"), 0.5)
+        return await sandbox.run_command("echo new")
+    assert with_sandbox(work) == "new"
+
+
 def test_no_privileges_and_no_network():
     async def work(sandbox):
         return await sandbox.run_command("id -u; cat /etc/shadow; ls /sys/class/net 2>/dev/null; "

@@ -1,6 +1,7 @@
 """The Python client, terminals and previews of a sandbox."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -23,8 +24,11 @@ def test_a_terminal(sandbox):
         terminal.read_until("40 120", 20 * SLOW)
         with pytest.raises(hotcell.SandboxTimeoutError):
             terminal.read_until("never", 0.3)
-        terminal.write("sleep 100\n")
+        terminal.write("sleep 100; echo over\n")
+        terminal.read_until("over\r\n", 20 * SLOW)  # the echo of what was typed
+        time.sleep(0.3)
         terminal.write(b"\x03")
+        terminal.read_until("$ ", 20 * SLOW)
         terminal.write("echo $((6 * 7))x\n")
         terminal.read_until("42x", 20 * SLOW)
         terminal.write("exit 3\n")

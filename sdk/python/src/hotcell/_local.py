@@ -104,7 +104,7 @@ class LocalServer:
         deadline = time.monotonic() + _START_SECONDS
         while not self._ready.wait(0.05):
             if self._ended.is_set() or time.monotonic() > deadline:
-                raise LocalServerError(f"{self._program} serve did not start: {' '.join(self._lines) or 'it said nothing'}")
+                raise LocalServerError(f"{self._program} serve did not start: {self._said()}")
         with Client(self.address, retries=0) as client:
             while True:
                 try:
@@ -114,6 +114,13 @@ class LocalServer:
                     if self._ended.is_set() or time.monotonic() > deadline:
                         raise LocalServerError(f"{self._program} serve is not ready: {wrong} {' '.join(self._lines)}") from wrong
                     time.sleep(0.02)
+
+    def _said(self) -> str:
+        """Its last words: from where it speaks for itself, and not by its log."""
+        lines = list(self._lines)
+        start = next((number for number, line in enumerate(lines) if line.startswith("hotcell: ")), 0)
+        text = " ".join(lines[start:]) or "it said nothing"
+        return text + ("; in Python: allow_weak=True" if "allow_weak" in text else "")
 
     def _listen(self, stream: Any) -> None:
         with stream:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+import time
 import uuid
 from typing import Any, Dict, Optional
 
 from ..._async.sandbox import AsyncSandbox, AsyncSession
-from ...errors import SandboxError, SandboxResourceError
+from ...errors import ConflictError, SandboxError, SandboxResourceError
 from ...models import Result
+
+BUSY_SECONDS = 15.0
 
 
 class AsyncDockerizedTerminal:
@@ -20,6 +24,8 @@ class AsyncDockerizedTerminal:
         self.env_vars = env_vars or {}
         self.default_timeout = default_timeout
         self._session: Optional[AsyncSession] = None
+        self._lock: Optional[asyncio.Lock] = None
+        self._lock_loop: Optional[asyncio.AbstractEventLoop] = None
         #: The exit code of the last command.
         self.last_exit_code: Optional[int] = None
 
@@ -48,11 +54,33 @@ class AsyncDockerizedTerminal:
 
     async def run(self, cmd: str, timeout: Optional[int] = None) -> Result:
         """The same, with all there is to know: its exit code above all."""
-        if self._session is None:
-            raise RuntimeError("Terminal not initialized")
         seconds = timeout or self.default_timeout
-        # One pipe for both streams keeps their order; eval keeps the piece in this shell, whatever is in it.
-        result = await self._session.exec(f"eval -- {shlex.quote(cmd)} 2>&1", timeout=seconds)
+        async with self._turn():
+            if self._session is None:
+                raise RuntimeError("Terminal not initialized")
+            result = await self._call(self._session, cmd, seconds)
+            return await self._judge(result, seconds)
+
+    def _turn(self) -> asyncio.Lock:
+        """One command at a time. A lock belongs to an event loop, and a program may have several, one after the other."""
+        loop = asyncio.get_running_loop()
+        if self._lock is None or self._lock_loop is not loop:
+            self._lock, self._lock_loop = asyncio.Lock(), loop
+        return self._lock
+
+    @staticmethod
+    async def _call(session: AsyncSession, cmd: str, seconds: float) -> Result:
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                # One pipe for both streams keeps their order; eval keeps the piece in this shell, whatever is in it.
+                return await session.exec(f"eval -- {shlex.quote(cmd)} 2>&1", timeout=seconds)
+            except ConflictError:  # a command before this one was given up, and is being ended
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.02)
+
+    async def _judge(self, result: Result, seconds: float) -> Result:
         self.last_exit_code = result.exit_code
         if result.timed_out or result.status == "timeout":
             raise TimeoutError(f"Command execution timed out after {seconds} seconds")
