@@ -15,7 +15,7 @@ C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
 FUZZ_TARGETS = $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all help serve test test-v2 soak install bench bench-trace fuzz format lint lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck \
+.PHONY: all help serve test test-v2 soak install python-deb bench bench-trace fuzz format lint lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck \
 	clean build build-asan deps deps-serve deps-soak deps-test
 
 all: deps build ## Build build/hotcell and everything beside it. Missing build packages are installed first.
@@ -44,6 +44,9 @@ install: all ## Install programs, library, header, languages, man page, completi
 	@ninja -C build -j $(JOBS)
 	@DESTDIR=$(DESTDIR) meson install -C build --no-rebuild --quiet
 	@echo "Installed below $(DESTDIR)$(PREFIX)."
+
+python-deb: ## Build the Debian package of the Python client, build/python3-hotcell_VERSION_all.deb.
+	@packaging/debian-python/build build
 
 bench: all ## Compare hotcell with bubblewrap, runc, docker and bare programs. One table, and one JSON file in bench/out/. ARGS are passed on.
 	@tools/deps bench
