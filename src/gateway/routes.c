@@ -68,7 +68,7 @@ const struct route ROUTES[] = {
     {HTTP_POST, "/v1/sandboxes/{id}/ports/{port}", handle_preview_sign, false, "A signed link to a port of a sandbox"},
     {HTTP_GET, "/v1/sandboxes/{id}/ports/{port}", handle_preview_slash, false, "To the port's own root"},
     {HTTP_ANY, "/v1/sandboxes/{id}/ports/{port}/{rest...}", handle_preview, false,
-     "HTTP and WebSocket to a server inside a sandbox", ROUTE_STREAM | ROUTE_ANY_ORIGIN},
+     "HTTP and WebSocket to a server inside a sandbox", ROUTE_STREAM},
     {HTTP_ANY, "/preview/{token}/{rest...}", handle_preview_link, true, "The same by a signed link",
      ROUTE_STREAM | ROUTE_ANY_ORIGIN},
     {HTTP_GET, "/v1/history/errors", handle_error_list, false, "What failed before, how often, and what put it right"},

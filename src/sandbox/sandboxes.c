@@ -37,7 +37,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, const char *tenant)
     if (!sandbox)
         return NULL;
     sandbox->all = all;
-    sandbox->plan.files = -1;
+    sandbox->plan.files = sandbox->files = -1;
     sandbox->created_at = sandbox->used_at = sandbox_wall_clock();
     sandbox->created_clock = sandbox->used_clock = hc_now();
     snprintf(sandbox->tenant, sizeof sandbox->tenant, "%s", tenant);
@@ -148,7 +148,7 @@ static json_t *read_state(const int *fds, size_t count)
     char *text hc_cleanup_free = NULL;
     size_t length;
     json_t *state = NULL;
-    if (count != 1 || lseek(fds[0], 0, SEEK_SET) < 0 || hc_read_all(fds[0], STATE_LIMIT, &text, &length) < 0 ||
+    if (count < 1 || lseek(fds[0], 0, SEEK_SET) < 0 || hc_read_all(fds[0], STATE_LIMIT, &text, &length) < 0 ||
         hc_json_read(text, length, STATE_DEPTH, &state, NULL) < 0)
         return NULL;
     return state;
@@ -175,7 +175,7 @@ static int restore(struct sandbox *sandbox, const json_t *state, struct hc_err *
     return order_read(sandbox, sandbox->all->config, order, strlen(order), err);
 }
 
-static void adopt_cell(struct sandboxes *all, const struct warden_message *message, const int *fds, size_t count)
+static void adopt_cell(struct sandboxes *all, const struct warden_message *message, int *fds, size_t count)
 {
     struct hc_err err = {0};
     struct box_events events;
@@ -193,6 +193,8 @@ static void adopt_cell(struct sandboxes *all, const struct warden_message *messa
         return;
     }
     sandboxes_add(sandbox);
+    if (count > 1)
+        sandbox->files = HC_TAKE_FD(fds[1]);
     sandbox->state = message->on ? SANDBOX_PAUSED : SANDBOX_RUNNING;
     all->adopting = sandbox;
     if (message->over) { /* it died while nobody looked; the warden waits for us to know */
