@@ -101,7 +101,8 @@ static void heed_at_last(int number)
     if (!session.active || interrupt_state != 0)
         return;
     /* `wait` does not look at the variable, and counts an interrupt on top of it as a second one, which it then waits
-     * for: it gets one at once. */
+     * for: it gets one at once. bash reads its table of traps in its own handlers, too. */
+    // NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c)
     if (this_shell_builtin == wait_builtin && !signal_is_trapped(SIGINT))
         raise(SIGINT);
     else
