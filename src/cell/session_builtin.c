@@ -47,6 +47,9 @@ enum { BUILTIN_ENABLED = 1, SEVAL_NONINT = 1, SEVAL_NOHIST = 4, SEVAL_RESETLINE 
 
 extern int last_command_exit_value, indirection_level;
 extern volatile sig_atomic_t interrupt_state;
+extern int (*this_shell_builtin)(void *words);
+extern int wait_builtin(void *words);
+extern int signal_is_trapped(int number);
 extern int parse_and_execute(char *code, const char *name, int flags);
 extern void begin_unwind_frame(const char *tag);
 extern void add_unwind_protect(void (*function)(void *), void *argument);
@@ -95,7 +98,14 @@ static void heed_at_last(int number)
 {
     (void)number;
     session.urged = session.active;
-    if (interrupt_state == 0 && session.active)
+    if (!session.active || interrupt_state != 0)
+        return;
+    /* `wait` does not look at the variable, and counts an interrupt on top of it as a second one, which it then waits
+     * for: it gets one at once. bash reads its table of traps in its own handlers, too. */
+    // NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c)
+    if (this_shell_builtin == wait_builtin && !signal_is_trapped(SIGINT))
+        raise(SIGINT);
+    else
         interrupt_state = 1; /* bash looks at it between commands, and when a child has ended */
 }
 
