@@ -118,9 +118,10 @@ int cgroup_inner_create(const struct cgroup_base *base, const struct cgroup *out
                         struct cgroup *inner, struct hc_err *err);
 /* As cgroup_remove. */
 int cgroup_inner_remove(const struct cgroup *outer, struct cgroup *inner);
-/* Ends every process in it but one (0: none is left out), seen with the caller's pids. How many it met: until that is 0
- * one may have been forked meanwhile. Negative: -errno, there is no telling. */
-int cgroup_inner_kill(const struct cgroup *inner, pid_t but);
+/* Ends every process in it but one (0: none is left out), seen with the caller's pids, and but those that are older
+ * than `since` (CLOCK_MONOTONIC µs, to a hundredth of a second; 0: none is). How many it met: until that is 0 one may
+ * have been forked meanwhile. Negative: -errno, there is no telling. */
+int cgroup_inner_kill(const struct cgroup *inner, pid_t but, uint64_t since);
 /* Freezes a group with everything in it, or lets it go on. -EOPNOTSUPP where there is no version 2. Freezing takes a
  * moment: it is asked for, not waited for. */
 int cgroup_freeze(const struct cgroup *group, bool on);

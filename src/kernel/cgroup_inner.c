@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PROCS_SIZE = 64 * 1024 };
@@ -60,12 +61,42 @@ int cgroup_inner_remove(const struct cgroup *outer, struct cgroup *inner)
     return 0;
 }
 
-int cgroup_inner_kill(const struct cgroup *inner, pid_t but)
+/* When a process began, in µs since the machine did (proc(5): the 22nd field, in ticks). 0: it is gone. */
+static uint64_t born(pid_t pid)
+{
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (hc_read_file_at(AT_FDCWD, path, text, sizeof text) <= 0)
+        return 0;
+    char *at = strrchr(text, ')'); /* a name may have anything in it */
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at, NULL, 10) * 1000000 / (uint64_t)sysconf(_SC_CLK_TCK) : 0;
+}
+
+static uint64_t clock_of(clockid_t id)
+{
+    struct timespec now = {0};
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static bool is_older(pid_t pid, uint64_t since)
+{
+    if (since == 0)
+        return false;
+    uint64_t tick = 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
+    uint64_t asleep = clock_of(CLOCK_BOOTTIME) - clock_of(CLOCK_MONOTONIC); /* the ticks count that, too */
+    uint64_t when = born(pid);
+    return when != 0 && when + tick <= since + asleep;
+}
+
+int cgroup_inner_kill(const struct cgroup *inner, pid_t but, uint64_t since)
 {
     int dir = inner->dir[own_slot(inner)], count = 0;
     if (dir < 0)
         return -EOPNOTSUPP;
-    if (but == 0 && cgroup_kill(inner) == 0)
+    if (but == 0 && since == 0 && cgroup_kill(inner) == 0)
         return 0;
     hc_cleanup_free char *text = malloc(PROCS_SIZE);
     ssize_t length = text ? hc_read_file_at(dir, "cgroup.procs", text, PROCS_SIZE) : -ENOMEM;
@@ -74,7 +105,7 @@ int cgroup_inner_kill(const struct cgroup *inner, pid_t but)
     char *save = NULL;
     for (char *word = strtok_r(text, "\n", &save); word; word = strtok_r(NULL, "\n", &save)) {
         long pid = strtol(word, NULL, 10);
-        if (pid <= 1 || pid == but) /* 0: of a namespace that we do not see */
+        if (pid <= 1 || pid == but || is_older((pid_t)pid, since)) /* 0: of a namespace that we do not see */
             continue;
         kill((pid_t)pid, SIGKILL);
         count++;

@@ -263,9 +263,9 @@ void box_signal(struct box *box, uint64_t job, int number)
     (void)send(box, &message, NULL, 0);
 }
 
-void box_sweep(struct box_job *job, int number)
+void box_sweep(struct box_job *job, int number, uint64_t since)
 {
-    struct warden_message message = {.type = WARDEN_JOB_SWEEP, .job = job->number, .signal = number};
+    struct warden_message message = {.type = WARDEN_JOB_SWEEP, .job = job->number, .signal = number, .since = since};
     (void)send(job->box, &message, NULL, 0);
 }
 

@@ -45,7 +45,8 @@ void box_drop(struct box *box);
 int box_start(struct box *box, struct box_job *job, const struct job_spec *spec, const int *fds, size_t count);
 void box_kill(struct box_job *job, enum job_end reason); /* with all its descendants; `ended` follows */
 void box_signal(struct box *box, uint64_t job, int number);
-void box_sweep(struct box_job *job, int number); /* ends all of it but its main process, which then gets the signal */
+/* Ends all of it that began since then (CLOCK_MONOTONIC µs) but its main process, which then gets the signal. */
+void box_sweep(struct box_job *job, int number, uint64_t since);
 /* Leaves fds with the warden, for who comes after us. `job` NULL: of the box. They stay the caller's. */
 int box_keep(struct box *box, const struct box_job *job, const int *fds, size_t count);
 

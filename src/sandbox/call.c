@@ -122,7 +122,7 @@ static void give_up(struct call *call, enum run_status why)
     call->timer = hc_loop_timer(sandbox_loop(speaker->fixture.sandbox), hc_now() + STOP_TIME, on_no_answer, call);
     if (call->timer) {
         speaker_warn(speaker);
-        box_sweep(&speaker->fixture.job, SIGINT);
+        box_sweep(&speaker->fixture.job, SIGINT, call->begun);
     } else
         box_kill(&speaker->fixture.job, JOB_CANCELLED);
 }

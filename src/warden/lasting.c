@@ -113,7 +113,7 @@ void lasting_facts(struct held_job *job, struct job_facts *facts)
 static void end_group(struct inner *inner, pid_t main)
 {
     /* Without version 2 a fork may be missed, but not for ever: whoever is left is met in the next turn. */
-    for (int turn = 0; turn < SWEEP_TURNS && cgroup_inner_kill(&inner->group, 0) > 0; turn++)
+    for (int turn = 0; turn < SWEEP_TURNS && cgroup_inner_kill(&inner->group, 0, 0) > 0; turn++)
         continue;
     if (main > 0)
         kill(-main, SIGKILL); /* the rest of what there is, where there are no groups at all */
@@ -132,7 +132,7 @@ static void on_sweep(struct hc_loop *loop, void *data)
 {
     struct held_job *job = data;
     job->sweep_timer = NULL;
-    int met = job->inner ? cgroup_inner_kill(&job->inner->group, job->pid) : 0;
+    int met = job->inner ? cgroup_inner_kill(&job->inner->group, job->pid, job->sweep_since) : 0;
     if (met > 0 && ++job->sweeps < SWEEP_TURNS) {
         job->sweep_timer = hc_loop_timer(loop, hc_now() + SWEEP_PAUSE_US, on_sweep, job);
         if (job->sweep_timer)
@@ -144,8 +144,9 @@ static void on_sweep(struct hc_loop *loop, void *data)
         hc_pidfd_signal(job->pidfd, job->sweep_signal);
 }
 
-static void sweep(struct held_job *job, int number)
+static void sweep(struct held_job *job, int number, uint64_t since)
 {
+    job->sweep_since = since;
     hc_timer_remove(job->sweep_timer);
     job->sweeps = 0;
     job->sweep_signal = number;
@@ -282,7 +283,7 @@ static void job_message(struct held_cell *cell, const struct warden_message *mes
     else if (message->type == WARDEN_JOB_SIGNAL && job->running && number)
         kill(-job->pid, number); /* it leads a session, and is not reaped yet */
     else if (message->type == WARDEN_JOB_SWEEP && job->running)
-        sweep(job, number);
+        sweep(job, number, message->since);
     if (message->type == WARDEN_JOB_FORGET && job && job->over)
         job_free(job);
 }

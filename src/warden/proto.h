@@ -65,8 +65,9 @@ enum warden_type {
     WARDEN_CELL_USAGE,  /* client →; answered alike, with usage */
     WARDEN_CELL_FREEZE, /* client →: on; answered alike, with on as it is now, or err */
     WARDEN_JOB_SIGNAL,  /* client →: signal, for the job's process group */
-    WARDEN_JOB_SWEEP,  /* client →: ends all processes of a job but its main one; then that gets `signal`, if not 0 */
-    WARDEN_JOB_FORGET, /* client →: it has heard of the job's end */
+    WARDEN_JOB_SWEEP,   /* client →: ends all processes of a job but its main one, and but those that are older than
+                           `since`; then that gets `signal`, if not 0 */
+    WARDEN_JOB_FORGET,  /* client →: it has heard of the job's end */
 };
 
 /* How a job came to be. Nothing about its cell or its seal differs. */
@@ -191,6 +192,7 @@ struct warden_message {
     uint32_t over;       /* HELD: the cell, or the job, has ended; facts and err say how */
     uint32_t on;         /* CELL_FREEZE */
     int32_t signal;      /* JOB_SIGNAL, JOB_SWEEP */
+    uint64_t since;      /* JOB_SWEEP: CLOCK_MONOTONIC µs; 0: all of them */
     struct cell_usage usage;
     struct job_limits cell_limits; /* CELL_NEW of one that lasts: what its jobs may use together */
     struct warden_setup setup;

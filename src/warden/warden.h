@@ -96,6 +96,7 @@ struct held_job {
     struct job_facts facts;
     unsigned sweeps;
     int sweep_signal;
+    uint64_t sweep_since;
     struct cgroup *group;
     struct cgroup_stats before;
     pid_t pid;
