@@ -270,6 +270,17 @@ def test_volumes_of_the_host(private):
         shutil.rmtree(root)
 
 
+def test_previews(server):
+    async def work(sandbox):
+        await sandbox.write_file("index.html", "<p>hello")
+        await sandbox.run_command("python3 -m http.server 8080 >/dev/null 2>&1 &\n"
+                                  "until python3 -c \"import socket; socket.create_connection(('127.0.0.1', 8080))\" 2>/dev/null; do sleep .05; done")
+        link = await sandbox.get_preview_link(8080)
+        return link, server.get(link.removeprefix(server.url)).text
+    link, page = with_sandbox(work)
+    assert link.startswith(server.url) and page == "<p>hello"
+
+
 # ---- terminals ----
 
 def test_terminals():

@@ -377,6 +377,8 @@ class Link:
 
     url: str
     expires_at: Optional[str] = None
+    #: The same as a host of its own, where the server has a domain for previews.
+    host_url: Optional[str] = None
 
 
 def language_of(raw: Raw) -> Language:

@@ -112,6 +112,8 @@ class DockerSandbox:
         with self._use() as container:
             link = await container.preview_link(port, expires_in)
             address = container._http.address
+            if link.host_url:
+                return link.host_url
             return link.url if address.unix is not None or "://" in link.url else address.text.rstrip("/") + link.url
 
     # ---- files ----
