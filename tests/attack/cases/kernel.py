@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from suite import case
+from suite import SLOW, case
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "..", "..", "..", "src", "kernel", "syscalls.h")
@@ -132,8 +132,8 @@ UPROBES = (335, 336)
 @case(30, "system calls 0–600 with zero arguments")
 def every_call(trial):
     rules, names = allow_list(), call_names()
-    outside = trial.outside("syscalls", wrap=["unshare", "-U", "-r", "-m", "-u", "-i", "-n", "-p", "-f", "-C"]).probes
-    inside = trial.inside("syscalls", options=["--timeout", "30"]).probes
+    outside = trial.outside("syscalls", wrap=["unshare", "-U", "-r", "-m", "-u", "-i", "-n", "-p", "-f", "-C"], env={"PATIENCE": str(int(SLOW))}, seconds=30 * SLOW).probes
+    inside = trial.inside("syscalls", options=["--timeout", str(30 * SLOW), "--env", "PATIENCE=%d" % SLOW], seconds=40 * SLOW).probes
     trial.need(len(inside) == 601, "601 calls were tried: %d" % len(inside))
     wrong, changed = [], 0
     for number in range(601):
