@@ -94,6 +94,9 @@ int files_missing(const char *path, struct hc_err *err);
 /* collect.c */
 /* The folder for collected files; made when its parent exists. The fd, or -errno. */
 int collect_open(const char *folder, struct hc_err *err);
+/* The folder that `path` is in, made where missing, below root and through no link; *name is its last part, inside
+ * `path`, which is cut up. The fd, or -errno. */
+int collect_parent(int root, char *path, const char **name);
 /* Write one file at a path that nobody vouches for. 0 or -errno: -EINVAL for a path that leaves the folder, -ENOTDIR or
  * -ELOOP for one that goes through a link, -EEXIST for a file that is there, unless force. */
 int collect_file(int root, const char *path, const char *content, size_t length, bool force);

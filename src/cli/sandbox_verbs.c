@@ -65,7 +65,6 @@ static const struct option EXEC_OPTIONS[] = {
 
 static const struct option CP_OPTIONS[] = {
     RUN_HEADING("How"),
-    {RUN_FORCE, 'f', "force", NULL, false, NULL, "let what comes out replace files that exist"},
     {RUN_QUIET, 'q', "quiet", NULL, false, NULL, "show no progress"},
     OPTION_ROW_JSON("what was copied as a JSON object"),
     ROWS_PLACE,
