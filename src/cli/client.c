@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "cli/help.h"
 #include "cli/message.h"
+#include "cli/sandbox.h"
 #include <errno.h>
 #include <string.h>
 
@@ -103,6 +104,8 @@ static int client_verb(struct cli *cli, const struct verb *verb, int argc, char 
 {
     struct client_line line = {0};
 
+    if (sandbox_knows(verb))
+        return sandbox_verb(cli, verb, argc, argv);
     int go_on = client_options(cli, verb, argc, argv, &line);
     if (go_on <= 0)
         return go_on < 0 ? EXIT_USAGE : EXIT_OK;

@@ -26,8 +26,7 @@ int collect_open(const char *folder, struct hc_err *err)
     return fd;
 }
 
-/* The folder that `path` is in, made where missing; *name is its last part, inside `path`, which is cut up. */
-static int open_parent(int root, char *path, const char **name)
+int collect_parent(int root, char *path, const char **name)
 {
     hc_cleanup_fd int folder = fcntl(root, F_DUPFD_CLOEXEC, 3);
 
@@ -86,7 +85,7 @@ int collect_file(int root, const char *path, const char *content, size_t length,
 
     if (snprintf(parts, sizeof parts, "%s", path) >= (int)sizeof parts)
         return -ENAMETOOLONG;
-    hc_cleanup_fd int folder = open_parent(root, parts, &name);
+    hc_cleanup_fd int folder = collect_parent(root, parts, &name);
     if (folder < 0)
         return folder;
     return force ? write_over(folder, name, content, length) : write_new(folder, name, content, length);

@@ -1,6 +1,6 @@
 /*
- * hotcell help [VERB]. No list of options or verbs is written here: all of it comes from the tables that the parser
- * uses.
+ * hotcell help [VERB [WORD]]. No list of options or verbs is written here: all of it comes from the tables that the
+ * parser uses.
  */
 #include "cli/help.h"
 
@@ -63,10 +63,22 @@ static void print_option(const struct option *option)
     print_wrapped(option->summary, HELP_COLUMN, HELP_COLUMN);
 }
 
+static void print_acts(const struct verb *verb)
+{
+    printf("\nWhat it does:\n");
+    for (const struct verb *const *act = verb->acts; *act; act++) {
+        printf("  hotcell %-*s", HELP_COLUMN - 10, (*act)->name);
+        print_wrapped((*act)->summary, HELP_COLUMN, HELP_COLUMN);
+    }
+    printf("\nhotcell %s WORD --help explains one of them.\n", verb->name);
+}
+
 void help_verb(const struct verb *verb)
 {
     printf("Usage: hotcell %s\n\n", verb->synopsis);
     print_wrapped(verb->details, 0, 0);
+    if (verb->acts)
+        print_acts(verb);
     if (verb->options->id != OPTION_HEADING)
         printf("\nOptions:\n");
     for (const struct option *option = verb->options; option->id != OPTION_END; option++) {
@@ -84,6 +96,12 @@ static int run_help(struct cli *cli, int argc, char **argv)
 {
     if (argc > 1 && argv[1][0] != '-') {
         const struct verb *verb = verb_find(cli, argv[1]);
+        struct hc_err err = {0};
+        if (verb && verb->acts && argc > 2) {
+            verb = verb_act(verb, argv[2], &err);
+            if (!verb)
+                message_error(cli, &err);
+        }
         if (!verb)
             return EXIT_USAGE;
         help_verb(verb);
@@ -102,7 +120,7 @@ static int run_help(struct cli *cli, int argc, char **argv)
 const struct verb verb_help = {
     .name = "help",
     .summary = "explain a verb and its options",
-    .synopsis = "help [VERB]",
+    .synopsis = "help [VERB [WORD]]",
     .details = "Without a verb, lists them all. hotcell VERB --help shows the same text.",
     .options = (const struct option[]){OPTION_ROW_HELP, {0}},
     .examples = (const struct example[]){{"hotcell help", "all verbs"}, {"hotcell help run", "one of them"}, {0}},

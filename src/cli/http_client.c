@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum { CONNECT_TIME = 10 * 1000 * 1000, SEND_TIME = 120 * 1000 * 1000 }; /* µs */
-enum { ASK_HEAD_MAX = 16 * 1024, PIECE = 64 * 1024, ANSWER_MAX = 512 * 1024 * 1024 };
+enum { ASK_HEAD_MAX = 32 * 1024, PIECE = 64 * 1024, ANSWER_MAX = 512 * 1024 * 1024 };
+enum { CHUNK_HEAD = 16, CHUNK_ROOM = CHUNK_HEAD + PIECE + 2 };
 
 struct http_exchange {
     struct connection *connection;
@@ -17,6 +18,9 @@ struct http_exchange {
     struct hc_buf early; /* body bytes that came with the head */
     uint64_t patience, head_patience;
     const char *where; /* for messages; the address's */
+    char *chunk;       /* of a body that is pushed: room for its size, PIECE bytes, the line end */
+    size_t chunk_length;
+    bool answered; /* the server reads no more of it */
 };
 
 static uint64_t deadline_in(uint64_t microseconds)
@@ -50,8 +54,17 @@ static int write_head(const struct http_server_address *address, const struct ht
     if (ask->body)
         hc_buf_printf(head, "Content-Type: %s\r\nContent-Length: %zu\r\n", ask->type ? ask->type : "application/json",
                       ask->length);
+    if (ask->chunked)
+        hc_buf_printf(head, "Content-Type: %s\r\nTransfer-Encoding: chunked\r\n",
+                      ask->type ? ask->type : "application/octet-stream");
     hc_buf_add_str(head, "\r\n");
     return hc_buf_status(head);
+}
+
+/* A server that refuses a body before it has read all of it says why and closes: that answer is what counts. */
+static bool has_answered(int status)
+{
+    return status == -EALREADY || status == -EPIPE || status == -ECONNRESET;
 }
 
 static int send_ask(struct http_exchange *exchange, const struct http_server_address *address,
@@ -69,8 +82,7 @@ static int send_ask(struct http_exchange *exchange, const struct http_server_add
     hc_buf_release(&head);
     if (status == 0 && ask->length > 0 && !together)
         status = connection_write(exchange->connection, ask->body, ask->length, deadline);
-    /* A server that refuses a body before it has read all of it says why and closes: that answer is what counts. */
-    return status == -EALREADY || status == -EPIPE || status == -ECONNRESET ? 0 : status;
+    return has_answered(status) ? 0 : status;
 }
 
 /* One piece from the connection. 1: more may come; 0: the answer is complete; -errno. */
@@ -132,6 +144,53 @@ int http_fd(const struct http_exchange *exchange)
     return connection_fd(exchange->connection);
 }
 
+/* What has been gathered, as one chunk, in one write. */
+static int send_chunk(struct http_exchange *exchange)
+{
+    char head[CHUNK_HEAD + 1];
+
+    if (exchange->chunk_length == 0 || exchange->answered)
+        return 0;
+    int length = snprintf(head, sizeof head, "%zx\r\n", exchange->chunk_length);
+    char *start = exchange->chunk + CHUNK_HEAD - length;
+    memcpy(start, head, (size_t)length);
+    memcpy(exchange->chunk + CHUNK_HEAD + exchange->chunk_length, "\r\n", 2);
+    int status = connection_write(exchange->connection, start, (size_t)length + exchange->chunk_length + 2,
+                                  deadline_in(SEND_TIME));
+    exchange->chunk_length = 0;
+    exchange->answered = has_answered(status);
+    return exchange->answered ? 0 : status;
+}
+
+int http_push(struct http_exchange *exchange, const void *data, size_t length, struct hc_err *err)
+{
+    const char *at = data;
+
+    if (!exchange->chunk && !(exchange->chunk = malloc(CHUNK_ROOM)))
+        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    while (length > 0 && !exchange->answered) {
+        size_t room = PIECE - exchange->chunk_length, part = length < room ? length : room;
+        memcpy(exchange->chunk + CHUNK_HEAD + exchange->chunk_length, at, part);
+        exchange->chunk_length += part;
+        at += part;
+        length -= part;
+        int status = exchange->chunk_length == PIECE ? send_chunk(exchange) : 0;
+        if (status < 0)
+            return broken(exchange, status, err);
+    }
+    return exchange->answered;
+}
+
+int http_push_end(struct http_exchange *exchange, struct hc_err *err)
+{
+    static const char end[] = "0\r\n\r\n";
+    int status = send_chunk(exchange);
+
+    if (status == 0 && !exchange->answered)
+        status = connection_write(exchange->connection, end, sizeof end - 1, deadline_in(SEND_TIME));
+    return status == 0 || has_answered(status) ? 0 : broken(exchange, status, err);
+}
+
 int http_receive(struct http_exchange *exchange, struct hc_err *err)
 {
     int status = read_head(exchange);
@@ -183,6 +242,7 @@ void http_close(struct http_exchange *exchange)
     connection_close(exchange->connection);
     http_response_release(&exchange->response);
     hc_buf_release(&exchange->early);
+    free(exchange->chunk);
     free(exchange);
 }
 

@@ -10,6 +10,7 @@
 #include "cli/connection.h"
 #include "cli/http_response.h"
 #include "cli/url.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,7 @@ struct http_ask {
     const char *type;          /* of the body; NULL: application/json */
     const char *body;          /* or NULL */
     size_t length;
+    bool chunked;           /* the body follows by http_push; `body` is NULL */
     uint64_t patience;      /* µs that the answer may be silent; 0: as long as it takes */
     uint64_t head_patience; /* the same until its head is there; 0: patience */
 };
@@ -42,6 +44,11 @@ int http_open(const struct http_server_address *address, const struct http_ask *
 int http_send(const struct http_server_address *address, const struct http_ask *ask, struct http_exchange **out,
               struct hc_err *err);
 int http_fd(const struct http_exchange *exchange);
+/* A body of a length that nobody knows yet, piece by piece, after http_send with `chunked`. 0; 1: the server has begun
+ * to answer and reads no more of it; -errno. */
+int http_push(struct http_exchange *exchange, const void *data, size_t length, struct hc_err *err);
+/* The end of that body. Whoever leaves it out and closes has broken off: the server takes the body for incomplete. */
+int http_push_end(struct http_exchange *exchange, struct hc_err *err);
 int http_receive(struct http_exchange *exchange, struct hc_err *err);
 /* Never changes once http_open has returned; `state` does. */
 const struct http_response *http_response_of(const struct http_exchange *exchange);

@@ -28,6 +28,8 @@ static void take_header(struct http_response *response, const char *name, const 
             *at = (char)tolower((unsigned char)*at);
     } else if (strcasecmp(name, "retry-after") == 0 && http_read_number(value, 10, &number) == 0) {
         response->retry_after = number < 86400 ? (unsigned)number : 86400;
+    } else if (strcasecmp(name, "hotcell-skipped") == 0 && http_read_number(value, 10, &number) == 0) {
+        response->skipped = number;
     }
 }
 

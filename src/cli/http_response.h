@@ -12,6 +12,7 @@ struct http_response {
     int status;            /* 0 until the head is complete; never one below 200 */
     char content_type[64]; /* in lower case, without parameters; "" when there is none */
     unsigned retry_after;  /* seconds; 0: none */
+    uint64_t skipped;      /* Hotcell-Skipped: what an archive leaves out */
 };
 
 void http_response_start(struct http_response *response);

@@ -18,6 +18,14 @@ struct remote_place {
     bool optional;      /* the run can be done here as well */
     const char *expect; /* what the server must say of itself, or NULL; see struct http_ask */
     char why[448];      /* it declined */
+
+    /* What is no run of its own, but is told in the same events. */
+    const char *target; /* where the request is sent; NULL: /v1/runs */
+    const char *watch;  /* the events of something that is under way; nothing is sent, and nothing ended; or NULL */
+    bool once;          /* nobody can come back for it: a lost connection is the end of it */
+    /* The request as that target has it, from that of a run: malloc'ed, or NULL with an error. NULL: as it is. */
+    char *(*rewrite)(void *data, const char *json, struct hc_err *err);
+    void *data;
 };
 
 /* remote_run.c: the exit code; or, where it was optional, REMOTE_DECLINED: nothing has been written, and nothing of the

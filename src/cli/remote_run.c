@@ -165,10 +165,12 @@ static int attempt(struct remote *remote, bool *opened, struct hc_err *err)
     struct http_exchange *exchange = NULL;
     char target[128];
 
-    if (remote->id[0]) {
+    if (remote->place->target)
+        ask.target = remote->place->target;
+    if (remote->id[0] || remote->place->watch) {
         snprintf(target, sizeof target, "/v1/runs/%s/events", remote->id);
         ask.method = "GET";
-        ask.target = target;
+        ask.target = remote->place->watch ? remote->place->watch : target;
         ask.last_event_id = remote->last[0] ? remote->last : NULL;
     } else {
         ask.expect = remote->place->expect;
@@ -210,7 +212,7 @@ static int run_to_end(struct remote *remote, struct hc_err *err)
     for (;;) {
         bool opened = false;
         int status = attempt(remote, &opened, err);
-        bool final = remote->failure.code || remote->stream.status || interrupt_caught();
+        bool final = remote->failure.code || remote->stream.status || interrupt_caught() || remote->place->once;
         if (status == 0 || !remote->id[0] || !was_lost(status) || final)
             return status;
         if (opened || !give_up) {
@@ -235,7 +237,7 @@ static void cancel(struct remote *remote)
     struct http_answer answer = {0};
     const struct http_ask ask = {.method = "DELETE", .target = target, .patience = CANCEL_TIME};
 
-    if (!remote->id[0])
+    if (!remote->id[0] || remote->place->watch)
         return;
     snprintf(target, sizeof target, "/v1/runs/%s", remote->id);
     remote->server->address.terms.wake = -1;
@@ -281,6 +283,8 @@ static int report(const struct cli *cli, const struct run_line *line, struct rem
         message_note("the connection to the server was lost, which ended the run");
     int exit_code = run_report(cli, line, &outcome, &remote->stream);
     remote_files_free(files, count);
+    if (remote->place->watch && exit_code == (int)code)
+        return EXIT_OK; /* the job may have failed; the looking on has not */
     return exit_code;
 }
 
@@ -307,6 +311,8 @@ static int finish(const struct cli *cli, const struct run_line *line, struct rem
         cancel(remote);
     if (remote->stream.status && remote->stream.status != -EINTR)
         return run_cannot_write(cli, &remote->stream);
+    if (interrupt_caught() && remote->place->watch)
+        return 128 + interrupt_caught();
     if (interrupt_caught())
         return run_interrupted(cli, &remote->stream);
     if (!err->code)
@@ -338,7 +344,11 @@ static char *build_body(struct remote *remote, struct run_line *line, hc_request
         body = hc_request_json(request, &error);
     if (!body)
         message_adopt(error, err);
-    return body;
+    if (!body || !remote->place->rewrite)
+        return body;
+    char *other = remote->place->rewrite(remote->place->data, body, err);
+    free(body);
+    return other;
 }
 
 int remote_run(const struct cli *cli, struct run_line *line, hc_request *request, struct remote_place *place)

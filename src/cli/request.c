@@ -103,6 +103,14 @@ static const struct {
     {RUN_MOUNT, add_mount}, {RUN_COLLECT, add_collect}, {RUN_READ_ONLY, set_read_only},
 };
 
+int request_option(hc_request *request, const struct option *option, const char *value, struct hc_err *err)
+{
+    for (size_t row = 0; row < sizeof APPLY / sizeof *APPLY; row++)
+        if (APPLY[row].id == option->id)
+            return APPLY[row].apply(request, value, err);
+    return option->field ? set_field(request, option->field, value, err) : 0;
+}
+
 static int apply_options(const struct run_line *line, hc_request *request, struct hc_err *err)
 {
     struct options options;
@@ -111,15 +119,8 @@ static int apply_options(const struct run_line *line, hc_request *request, struc
     int status = 0;
 
     options_start(&options, line->table, line->argc, line->argv);
-    while (status == 0 && options_next(&options, &option, &value, err) > 0) {
-        size_t row = 0;
-        while (row < sizeof APPLY / sizeof *APPLY && APPLY[row].id != option->id)
-            row++;
-        if (row < sizeof APPLY / sizeof *APPLY)
-            status = APPLY[row].apply(request, value, err);
-        else if (option->field)
-            status = set_field(request, option->field, value, err);
-    }
+    while (status == 0 && options_next(&options, &option, &value, err) > 0)
+        status = request_option(request, option, value, err);
     return status;
 }
 

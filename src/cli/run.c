@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/message.h"
 #include "cli/remote.h"
+#include "cli/run_options.h"
 #include "cli/stream.h"
 #include "cli/verbs.h"
 #include <errno.h>
@@ -326,17 +327,7 @@ static const struct option OPTIONS[] = {
      "end the run after this time by the clock (default 30s)"},
     {RUN_FIELD, 0, "cpu-time", "TIME", false, "limits.cpu_time",
      "end it after this much CPU time of all its processes (default: no limit)"},
-    {RUN_FIELD, 0, "memory", "SIZE", false, "limits.memory", "memory of all its processes and files (default 512m)"},
-    {RUN_FIELD, 0, "swap", "SIZE", false, "limits.swap", "swap on top of the memory (default 0)"},
-    {RUN_FIELD, 0, "cpus", "NUMBER", false, "limits.cpus", "how many CPUs, such as 0.5 (default 1.0)"},
-    {RUN_FIELD, 0, "cpu-shares", "NUMBER", false, "limits.cpu_shares",
-     "its share when CPUs are scarce (default 1024)"},
-    {RUN_FIELD, 0, "pids", "NUMBER", false, "limits.pids", "processes and threads at one time (default 100)"},
-    {RUN_FIELD, 0, "output", "SIZE", false, "limits.output", "bytes of stdout, and of stderr (default 1m)"},
-    {RUN_FIELD, 0, "disk", "SIZE", false, "limits.disk", "bytes in all the files it writes (default 100m)"},
-    {RUN_FIELD, 0, "inodes", "NUMBER", false, "limits.inodes", "files and folders it may make (default 16384)"},
-    {RUN_FIELD, 0, "files-open", "NUMBER", false, "limits.files_open",
-     "files each process may have open (default 256)"},
+    RUN_ROWS_LIMITS,
 
     {OPTION_HEADING, 0, NULL, NULL, false, NULL, "What it sees"},
     {RUN_ENV, 0, "env", "K=V", false, NULL, "set a variable; K alone passes on the value it has here"},

@@ -32,6 +32,7 @@ enum run_option {
     RUN_FORCE,
     RUN_QUIET,
     RUN_VERBOSE,
+    RUN_OPTION_END /* those of other verbs that make requests begin here */
 };
 
 /* One command line. Strings are borrowed from argv; the fds are owned. */
@@ -78,6 +79,8 @@ int run_cannot_write(const struct cli *cli, const struct stream *stream);
 
 /* request.c: everything the line asks for, put into the request. */
 int request_build(const struct cli *cli, struct run_line *line, hc_request *request, struct hc_err *err);
+/* One option of enum run_option; those that say nothing to a request are passed over. */
+int request_option(hc_request *request, const struct option *option, const char *value, struct hc_err *err);
 
 /* files.c */
 /* --file PATH[:NAME]; a folder is taken with all that is in it. */
@@ -91,6 +94,9 @@ int files_missing(const char *path, struct hc_err *err);
 /* collect.c */
 /* The folder for collected files; made when its parent exists. The fd, or -errno. */
 int collect_open(const char *folder, struct hc_err *err);
+/* The folder that `path` is in, made where missing, below root and through no link; *name is its last part, inside
+ * `path`, which is cut up. The fd, or -errno. */
+int collect_parent(int root, char *path, const char **name);
 /* Write one file at a path that nobody vouches for. 0 or -errno: -EINVAL for a path that leaves the folder, -ENOTDIR or
  * -ELOOP for one that goes through a link, -EEXIST for a file that is there, unless force. */
 int collect_file(int root, const char *path, const char *content, size_t length, bool force);

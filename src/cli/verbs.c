@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 static const struct verb *const VERBS[] = {
-    &verb_run, &verb_serve,  &verb_languages, &verb_doctor, &verb_config, &verb_history, &verb_show,
-    &verb_why, &verb_cancel, &verb_stats,     &verb_key,    &verb_audit,  &verb_version, &verb_help,
+    &verb_run,       &verb_sandbox, &verb_shell,  &verb_cp,      &verb_volume,  &verb_serve,
+    &verb_languages, &verb_doctor,  &verb_config, &verb_history, &verb_show,    &verb_why,
+    &verb_cancel,    &verb_stats,   &verb_key,    &verb_audit,   &verb_version, &verb_help,
 };
 
 enum { VERB_COUNT = sizeof VERBS / sizeof VERBS[0] };
@@ -55,6 +56,33 @@ const struct verb *verb_find(const struct cli *cli, const char *name)
     else
         hc_err_remedy(&err, "hotcell help lists the verbs");
     message_error(cli, &err);
+    return NULL;
+}
+
+const struct verb *verb_act(const struct verb *verb, const char *word, struct hc_err *err)
+{
+    enum { MOST = 16 };
+    const char *names[MOST];
+    size_t count = 0;
+    char list[128] = "";
+
+    for (const struct verb *const *act = verb->acts; *act && count < MOST; act++) {
+        const char *name = strchr((*act)->name, ' ') + 1;
+        if (strcmp(word, name) == 0 || ((*act)->also && strcmp(word, (*act)->also) == 0))
+            return *act;
+        size_t length = strlen(list);
+        snprintf(list + length, sizeof list - length, "%s%s", count ? ", " : "", name);
+        names[count++] = name;
+    }
+    if (word[0])
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "hotcell %s cannot \"%s\"", verb->name, word);
+    else
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "hotcell %s needs a word that says what to do", verb->name);
+    const char *nearest = hc_suggest(word, names, count);
+    if (nearest)
+        hc_err_remedy(err, "did you mean \"hotcell %s %s\"?", verb->name, nearest);
+    else
+        hc_err_remedy(err, "hotcell %s does these: %s", verb->name, list);
     return NULL;
 }
 

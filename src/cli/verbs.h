@@ -65,11 +65,13 @@ struct example {
 
 struct verb {
     const char *name;
+    const char *also;               /* another word for it, or NULL */
     const char *summary;            /* one line, for the list of verbs */
     const char *synopsis;           /* what follows "hotcell " */
     const char *details;            /* a paragraph or two */
     const struct option *options;   /* ends with a row of zeros */
     const struct example *examples; /* ends with a row of zeros */
+    const struct verb *const *acts; /* what it does by a second word, ends with NULL; or NULL: it takes none */
     bool remote;                    /* takes --server */
     enum program program;           /* the first that can do it */
     /* argv[0] is the verb. Returns the exit code; every message has been printed. NULL where `hotcell` cannot do it:
@@ -82,6 +84,8 @@ extern const struct verb verb_run, verb_version, verb_help;
 extern const struct verb verb_serve, verb_languages, verb_doctor, verb_config;
 /* client_verbs.c */
 extern const struct verb verb_history, verb_show, verb_why, verb_cancel, verb_stats, verb_key, verb_audit;
+/* sandbox_verbs.c */
+extern const struct verb verb_sandbox, verb_shell, verb_cp, verb_volume;
 
 /* The whole program. `full` and `client` are NULL where it does not have them. Returns the exit code. */
 int cli_main(int argc, char **argv, const struct full *full, const struct client *client);
@@ -92,6 +96,8 @@ int cli_handover(const struct cli *cli, enum program program);
 const struct verb *verb_at(size_t index);
 /* NULL, and a message with the nearest verb, when there is no such verb. */
 const struct verb *verb_find(const struct cli *cli, const char *name);
+/* The act that the word after the verb names; NULL, and an error with the nearest one, when it names none. */
+const struct verb *verb_act(const struct verb *verb, const char *word, struct hc_err *err);
 
 /* --json, --server, --ca, --key-file: whether it was one of these, and is done. */
 bool cli_common_option(struct cli *cli, const struct option *option, const char *value);
