@@ -133,13 +133,45 @@ static void add_facts(struct http_request *request, const json_t *head)
     http_add_header(request, "X-Content-Type-Options", "nosniff");
 }
 
+/* Only plain digits are a number here: scanf(3) takes blanks and signs as well. */
+static bool read_digits(const char **at, unsigned long long *value)
+{
+    size_t count = strspn(*at, "0123456789");
+    if (count == 0 || count > 18)
+        return false;
+    *value = strtoull(*at, NULL, 10);
+    *at += count;
+    return true;
+}
+
+struct range {
+    bool first_given, last_given;
+    unsigned long long first, last;
+};
+
+/* One range of bytes. False: there is none, or several, or it is malformed, all of which mean the whole (RFC 9110). */
+static bool read_range(const struct http_request *request, struct range *range)
+{
+    const char *at = http_header(request, "range");
+    if (at == NULL || strncmp(at, "bytes=", 6) != 0)
+        return false;
+    at += 6;
+    range->first_given = read_digits(&at, &range->first);
+    if (*at++ != '-')
+        return false;
+    range->last_given = read_digits(&at, &range->last);
+    bool ordered = !range->first_given || !range->last_given || range->last >= range->first;
+    return *at == '\0' && ordered && (range->first_given || range->last_given);
+}
+
 static void answer_bytes(struct file_visit *visit, const json_t *head)
 {
     struct http_request *request = visit->request;
     json_int_t size = json_integer_value(json_object_get(head, "size"));
     json_int_t offset = json_integer_value(json_object_get(head, "offset"));
     json_int_t length = json_integer_value(json_object_get(head, "length"));
-    bool part = http_header(request, "range") != NULL;
+    struct range asked = {0};
+    bool part = read_range(request, &asked);
     add_facts(request, head);
     if (part) {
         char range[96];
@@ -225,37 +257,29 @@ void handle_file_search(struct gateway *gateway, struct http_request *request, c
 
 /* ---- bytes ---- */
 
-/* One range of bytes; others, and what is no range, mean the whole. False: no memory. */
-static bool add_range(const struct http_request *request, struct words *words)
+static int add_range(const struct http_request *request, struct words *words)
 {
-    const char *range = http_header(request, "range");
-    unsigned long long first = 0, last = 0;
-    int end = 0;
-    if (range == NULL)
-        return true;
-    if (sscanf(range, "bytes=%19llu-%19llu%n", &first, &last, &end) == 2 && range[end] == '\0' && last >= first)
-        return errand_number(words, "offset", first) == 0 && errand_number(words, "length", last - first + 1) == 0;
-    end = 0;
-    if (sscanf(range, "bytes=-%19llu%n", &last, &end) == 1 && end > 0 && range[end] == '\0')
-        return errand_number(words, "suffix", last) == 0;
-    end = 0;
-    if (sscanf(range, "bytes=%19llu-%n", &first, &end) == 1 && end > 0 && range[end] == '\0')
-        return errand_number(words, "offset", first) == 0;
-    return true;
+    struct range range = {0};
+    if (!read_range(request, &range))
+        return 0;
+    if (!range.first_given)
+        return errand_number(words, "suffix", range.last);
+    int result = errand_number(words, "offset", range.first);
+    return result == 0 && range.last_given ? errand_number(words, "length", range.last - range.first + 1) : result;
 }
 
 void handle_file_get(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
     struct words words = {0};
-    bool head = request->method == HTTP_HEAD;
     if (sandbox == NULL)
         return;
+    bool head = request->method == HTTP_HEAD;
     if (!begin_words(request, &words, head ? "stat" : "read") || !add_path(request, sandbox, match, &words)) {
         words_release(&words);
         return;
     }
-    if (!head && !add_range(request, &words)) {
+    if (!head && add_range(request, &words) < 0) {
         words_release(&words);
         reply_busy(request, 503, "overloaded", 1, "the server is out of memory");
         return;
@@ -327,6 +351,7 @@ void handle_file_delete(struct gateway *gateway, struct http_request *request, c
 struct field {
     const char *name;
     bool flag, needed;
+    const char *usual; /* or NULL: left out */
 };
 
 /* The body's fields as words. False: it has replied. */
@@ -346,13 +371,15 @@ static bool add_fields(struct http_request *request, struct words *words, const 
         bool fits = fields[i].flag
                         ? json_is_boolean(value)
                         : json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value);
-        if (absent && !fields[i].needed)
+        if (absent && !fields[i].needed && fields[i].usual == NULL)
             continue;
-        if (absent || !fits) {
+        if (absent ? fields[i].needed : !fits) {
             fail_parameter(request, fields[i].name, fields[i].flag ? "must be true or false" : "must be a text");
             return false;
         }
-        const char *text = fields[i].flag ? (json_is_true(value) ? "true" : "false") : json_string_value(value);
+        const char *text = absent           ? fields[i].usual
+                           : fields[i].flag ? (json_is_true(value) ? "true" : "false")
+                                            : json_string_value(value);
         if (errand_word(words, fields[i].name, text) < 0) {
             reply_busy(request, 503, "overloaded", 1, "the server is out of memory");
             return false;
@@ -364,7 +391,7 @@ static bool add_fields(struct http_request *request, struct words *words, const 
 void handle_file_move(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     static const struct field fields[] = {
-        {"from", false, true}, {"to", false, true}, {"overwrite", true, false}, {"parents", true, false}};
+        {"from", false, true, NULL}, {"to", false, true, NULL}, {"overwrite", true, false, NULL}, {"parents", true, false, NULL}};
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
     struct words words = {0};
     if (sandbox == NULL)
@@ -377,7 +404,8 @@ void handle_file_move(struct gateway *gateway, struct http_request *request, con
 
 void handle_file_mkdir(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    static const struct field fields[] = {{"path", false, true}, {"parents", true, false}, {"mode", false, false}};
+    static const struct field fields[] = {
+        {"path", false, true, NULL}, {"parents", true, false, "true"}, {"mode", false, false, NULL}};
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
     struct words words = {0};
     if (sandbox == NULL)

@@ -54,7 +54,7 @@ static json_t *result_of(const struct work *work)
     return json_pack("{s:s, s:b, s:i, s:o, s:b, s:{s:f, s:f, s:f, s:f, s:I}, s:o}", "status",
                      run_status_word(work->stage.status), "success", work->stage.status == RUN_COMPLETED, "exit_code",
                      work->stage.exit_code, "signal",
-                     work->stage.signal ? json_string(hc_signal_name(work->stage.signal)) : json_null(), "timed_out",
+                     work->stage.signal ? json_integer(work->stage.signal) : json_null(), "timed_out",
                      work->stage.status == RUN_TIMEOUT, "usage", "wall_ms", (double)facts->wall / 1000, "cpu_ms",
                      (double)facts->cpu / 1000, "user_ms", (double)facts->user / 1000, "system_ms",
                      (double)facts->system / 1000, "memory_peak", (json_int_t)facts->memory_peak, "error",
@@ -379,10 +379,10 @@ void handle_job_events(struct gateway *gateway, struct http_request *request, co
 {
     struct sandbox *sandbox;
     struct work *work = work_asked(gateway, request, match, &sandbox);
-    const char *last = http_header(request, "last-event-id");
     unsigned long long at[2] = {0, 0};
     if (work == NULL)
         return;
+    const char *last = http_header(request, "last-event-id");
     if (last != NULL && strcmp(last, "end") == 0) {
         reply_text(request, 204, "text/plain", "", 0);
         return;

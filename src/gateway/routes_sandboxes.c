@@ -219,7 +219,7 @@ struct sandbox *sandbox_for_work(struct gateway *gateway, struct http_request *r
         return sandbox;
     struct creation *creation = sandbox->state == SANDBOX_FAILED && sandbox->recover ? malloc(sizeof *creation) : NULL;
     if (creation == NULL) {
-        reply_problem(request, 409, "conflict", err.message);
+        reply_error(request, &err);
         return NULL;
     }
     *creation = (struct creation){.gateway = gateway, .request = request, .sandbox = sandbox};
@@ -268,31 +268,13 @@ struct look { /* request->data: who waits for the usage of one */
     json_t *object, *usage;
 };
 
-/* Looking is not using: the clock of its idleness is left alone. */
-static void stay(struct sandbox *sandbox)
-{
-    sandbox->holds++;
-}
-
-static void leave(struct sandbox *sandbox)
-{
-    uint64_t used = sandbox->used_clock;
-    int64_t used_at = sandbox->used_at;
-    bool removed = sandbox->removed;
-    sandbox_release(sandbox);
-    if (removed)
-        return;
-    sandbox->used_clock = used;
-    sandbox->used_at = used_at;
-}
-
 static void look_answer(struct look *look)
 {
     struct http_request *request = look->request;
     json_t *object = look->object;
     request->on_gone = NULL;
     json_object_set_new(object, "usage", look->usage != NULL ? look->usage : json_null());
-    leave(look->sandbox);
+    sandbox_leave(look->sandbox);
     free(look);
     sandbox_reply(request, 200, object);
 }
@@ -306,7 +288,7 @@ static void on_look_gone(struct http_request *request)
         box_unask(look->sandbox->box, look);
     json_decref(look->object);
     json_decref(look->usage);
-    leave(look->sandbox);
+    sandbox_leave(look->sandbox);
     free(look);
 }
 
@@ -335,15 +317,11 @@ static bool ask_disk(struct look *look)
 {
     struct words words = {0};
     struct hc_err err = {0};
-    struct errand_events events = {.data = look, .head = on_disk, .ended = on_disk_ended};
-    uint64_t used = look->sandbox->used_clock;
-    int64_t used_at = look->sandbox->used_at;
+    struct errand_events events = {.data = look, .head = on_disk, .ended = on_disk_ended, .looks = true};
     int result = words_add(&words, "disk");
     if (result == 0)
         result = errand_start(look->sandbox, &words, -1, -1, DISK_TIME, &events, &look->errand, &err);
     words_release(&words);
-    look->sandbox->used_clock = used; /* looking is not using */
-    look->sandbox->used_at = used_at;
     return result == 0;
 }
 
@@ -385,7 +363,7 @@ void handle_sandbox_get(struct gateway *gateway, struct http_request *request, c
         sandbox_reply(request, 200, object);
         return;
     }
-    stay(sandbox);
+    sandbox_stay(sandbox);
     request->data = look;
     request->on_gone = on_look_gone;
 }
@@ -439,10 +417,7 @@ static void pause_or_resume(struct gateway *gateway, struct http_request *reques
         return;
     request->on_gone = NULL;
     free(pausing);
-    if (err.code == EBUSY)
-        reply_problem(request, 409, "conflict", err.message);
-    else
-        reply_error(request, &err);
+    reply_error(request, &err);
 }
 
 void handle_sandbox_pause(struct gateway *gateway, struct http_request *request, const struct route_match *match)

@@ -305,10 +305,7 @@ void speak(struct gateway *gateway, struct http_request *request, struct speaker
                      order->cap, &events, &asking->call, &err) < 0) {
         free(asking->metadata);
         free(asking);
-        if (err.code == EBUSY)
-            reply_problem(request, 409, "conflict", err.message);
-        else
-            reply_error(request, &err);
+        reply_error(request, &err);
         return;
     }
     request->data = asking;

@@ -33,7 +33,9 @@ static void finish(struct errand *errand)
     hc_close(errand->head_fd);
     hc_close(errand->parked);
     hc_buf_release(&errand->head);
-    if (errand->sandbox)
+    if (errand->sandbox && events.looks)
+        sandbox_leave(errand->sandbox);
+    else if (errand->sandbox)
         sandbox_release(errand->sandbox);
     free(errand);
     if (!dropped && events.ended)
@@ -130,7 +132,10 @@ int errand_start(struct sandbox *sandbox, const struct words *words, int input, 
         return hc_fail_errno(err, hc_class_of(-result, HC_CLASS_OURS), -result, "starting the helper");
     }
     errand->sandbox = sandbox;
-    sandbox_hold(sandbox);
+    if (events->looks)
+        sandbox_stay(sandbox);
+    else
+        sandbox_hold(sandbox);
     *out = errand;
     return 0;
 }

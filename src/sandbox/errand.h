@@ -16,6 +16,7 @@ struct errand_events { /* from the loop, never from errand_start */
     void (*head)(void *data, const json_t *head, const struct hc_err *err);
     /* The helper is gone: whatever it had to say on its body's fd is in there. The errand is freed after it. */
     void (*ended)(void *data, bool whole);
+    bool looks; /* it is no use of the sandbox: its idle time goes on */
 };
 
 /* words: the operation, and key=value for each argument. input, output: for fds 0 and 1, which stay the caller's; -1:

@@ -56,21 +56,31 @@ void sandbox_used(struct sandbox *sandbox)
     sandbox->used_at = sandbox_wall_clock();
 }
 
-void sandbox_hold(struct sandbox *sandbox)
+void sandbox_stay(struct sandbox *sandbox)
 {
     sandbox->holds++;
-    sandbox->packed = false;
-    sandbox_used(sandbox);
 }
 
-void sandbox_release(struct sandbox *sandbox)
+void sandbox_leave(struct sandbox *sandbox)
 {
     sandbox->holds--;
-    sandbox_used(sandbox);
     if (sandbox->removed && sandbox->holds == 0)
         sandbox_free(sandbox);
     else if (sandbox->holds == 0)
         recover_later(sandbox);
+}
+
+void sandbox_hold(struct sandbox *sandbox)
+{
+    sandbox->packed = false;
+    sandbox_used(sandbox);
+    sandbox_stay(sandbox);
+}
+
+void sandbox_release(struct sandbox *sandbox)
+{
+    sandbox_used(sandbox);
+    sandbox_leave(sandbox);
 }
 
 /* A shell or an interpreter that waits is idle: only jobs and calls (which hold it) are work. */

@@ -93,6 +93,8 @@ struct box *sandbox_box(struct sandbox *sandbox, struct hc_err *err);
 void sandbox_used(struct sandbox *sandbox);    /* somebody did something with it */
 void sandbox_hold(struct sandbox *sandbox);    /* it is not idle until it is released as often */
 void sandbox_release(struct sandbox *sandbox); /* it may be gone after this */
+void sandbox_stay(struct sandbox *sandbox);    /* as hold, of somebody who only looks: its idle time goes on */
+void sandbox_leave(struct sandbox *sandbox);   /* as release */
 /* Reads what comes by a pipe that something in the sandbox still holds, and forgets it. Takes the fd. */
 void sandbox_linger(struct sandbox *sandbox, int fd);
 void sandbox_save(struct sandbox *sandbox); /* for the next gateway; what cannot be kept is logged */

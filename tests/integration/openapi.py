@@ -147,14 +147,17 @@ class Contract:
         for name in response.get("headers", {}):
             self.require(name.lower() in answer.headers, f"{method} {pattern}", f"there is no {name} header: {answer!r}")
         content = response.get("content", {})
+        if not content:
+            self.require(answer.body == b"", f"{method} {pattern}", f"a body is not described for {answer.status}: {answer!r}")
+            return answer
         kind = answer.headers.get("content-type", "").split(";")[0].strip()
         self.require(kind in content, f"{method} {pattern}", f"the type {kind!r} is not described for {answer.status}")
         if kind.endswith("json"):
             self.validate(json.loads(answer.body), content[kind]["schema"], f"{method} {pattern} {answer.status}")
         return answer
 
-    def check_event(self, event):
-        """A server-sent event: its name is known, and its data valid."""
-        known = self.document["components"]["schemas"]["Event"]["properties"]
+    def check_event(self, event, schema="Event"):
+        """A server-sent event: its name is known, and its data valid. `schema` has a property for each name."""
+        known = self.document["components"]["schemas"][schema]["properties"]
         self.require(event.name in known, "event", f"{event.name} is not described")
         self.validate(event.data, known[event.name], f"event {event.name}")
