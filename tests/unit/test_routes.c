@@ -155,10 +155,10 @@ static void test_values_have_names_and_a_rest_has_slashes(void **state)
         assert_int_equal(find(cases[i].method, cases[i].path, values, sizeof values), cases[i].row);
         assert_string_equal(values, cases[i].values);
     }
-    char values[256], path[256];
-    snprintf(path, sizeof path, "/s/%072d/jobs/b", 1);
+    char values[512], path[512];
+    snprintf(path, sizeof path, "/s/%0160d/jobs/b", 1);
     assert_int_equal(find(HTTP_GET, path, values, sizeof values), -ENAMETOOLONG);
-    snprintf(path, sizeof path, "/s/%071d/files/%0100d", 1, 1);
+    snprintf(path, sizeof path, "/s/%0159d/files/%0200d", 1, 1);
     assert_int_equal(find(HTTP_GET, path, values, sizeof values), 2);
 }
 

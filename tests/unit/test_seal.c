@@ -68,12 +68,6 @@ static int try_unix_socket(const struct ground *ground)
     (void)ground;
     return code_of(socket(AF_UNIX, SOCK_DGRAM, 0));
 }
-static int try_socketpair(const struct ground *ground)
-{
-    (void)ground;
-    int ends[2];
-    return code_of(socketpair(AF_NETLINK, SOCK_RAW, 0, ends));
-}
 static int try_connect(const struct ground *ground)
 {
     return code_of(connect(ground->unbound, (const struct sockaddr *)&ground->address, sizeof ground->address));
@@ -159,7 +153,6 @@ static const struct {
 } tries[] = {
     {"socket", try_socket, EPERM},
     {"a unix socket", try_unix_socket, EPERM},
-    {"socketpair of another family", try_socketpair, EPERM},
     {"connect", try_connect, EPERM},
     {"bind", try_bind, EPERM},
     {"listen", try_listen, EPERM},
