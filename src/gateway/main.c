@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/languages.h"
+#include "gateway/mcp.h"
 #include "gateway/metrics.h"
 #include "gateway/runs.h"
 #include "gateway/sandboxes.h"
@@ -434,6 +435,10 @@ static int open_parts(struct service *service, const struct gifts *gifts, struct
         result = runs_new(gateway, &gateway->runs, err);
     if (result == 0)
         result = gateway_sandboxes_new(gateway, err);
+    if (result == 0)
+        result = tools_new(&gateway->tools, err);
+    if (result == 0)
+        result = mcp_new(&gateway->mcp, err);
     struct http_limits limits = limits_of(gateway);
     struct http_handlers handlers = {
         .data = gateway, .admit = gateway_admit, .handle = gateway_handle, .refused = gateway_refused};
@@ -487,6 +492,8 @@ static void finish(struct service *service)
         store_close(gateway->store);
     if (gateway->runs)
         runs_free(gateway->runs);
+    mcp_free(gateway->mcp);
+    tools_free(gateway->tools);
     if (gateway->tenants)
         tenants_free(gateway->tenants);
     if (gateway->audit)
