@@ -17,6 +17,8 @@ enum client_option {
     CLIENT_CPU_SECONDS,
     CLIENT_NO_COMPILE_CACHE,
     CLIENT_EVENT,
+    MCP_PRIVATE,
+    MCP_WEAK,
     CLIENT_OPTION_END
 };
 

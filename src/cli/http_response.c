@@ -76,6 +76,8 @@ static int take_header(struct http_response *response, const char *name, const c
         snprintf(response->content_type, sizeof response->content_type, "%.*s", (int)length, value);
         for (char *at = response->content_type; *at; at++)
             *at = (char)tolower((unsigned char)*at);
+    } else if (strcasecmp(name, "mcp-session-id") == 0 && strlen(value) < sizeof response->session) {
+        memcpy(response->session, value, strlen(value) + 1);
     } else if (strcasecmp(name, "retry-after") == 0 && parse_number(value, 10, &number) == 0) {
         response->retry_after = number < 86400 ? (unsigned)number : 86400;
     }

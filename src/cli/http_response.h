@@ -28,6 +28,7 @@ struct http_response {
     int status;            /* 0 until the head is complete */
     char content_type[64]; /* in lower case, without parameters; "" when there is none */
     unsigned retry_after;  /* seconds; 0: none */
+    char session[128];     /* Mcp-Session-Id; "" when there is none, or one that is too long */
     bool has_length, chunked;
     uint64_t left;      /* of the body or the chunk */
     struct hc_buf line; /* what has come of the head, or of the line of a chunk */
