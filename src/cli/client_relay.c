@@ -99,7 +99,8 @@ static void add_header(struct hc_buf *head, const char *name, const char *value)
 
     for (const char *at = value; *at; at++)
         plain = plain && *at >= ' ' && *at <= '~';
-    hc_cleanup_free char *wrapped = plain ? NULL : hc_base64_encode(value, strlen(value), NULL);
+    size_t length;
+    hc_cleanup_free char *wrapped = plain ? NULL : hc_base64_encode(value, strlen(value), &length);
     if (plain)
         hc_buf_printf(head, "%s: %s\r\n", name, value);
     else if (wrapped)

@@ -154,7 +154,8 @@ static void answer_bytes(struct mcp_call *call, const char *bytes, size_t length
 {
     const char *uri = json_string_value(json_object_get(call->kept, "uri"));
     bool text = hc_utf8_valid(bytes, length) && memchr(bytes, '\0', length) == NULL;
-    hc_cleanup_free char *encoded = text ? NULL : hc_base64_encode(bytes, length, NULL);
+    size_t encoded_length;
+    hc_cleanup_free char *encoded = text ? NULL : hc_base64_encode(bytes, length, &encoded_length);
     json_t *value = text ? json_stringn(bytes, length) : encoded != NULL ? json_string(encoded) : NULL;
     json_t *result = json_pack("{s:[{s:s, s:s, s:o}]}", "contents", "uri", uri, "mimeType",
                                content_type_of(uri, bytes, length), text ? "text" : "blob", value);

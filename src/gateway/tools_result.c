@@ -71,7 +71,8 @@ void content_add_bytes(json_t *content, const char *uri, const char *path, const
 {
     const char *type = content_type_of(path, bytes, length);
     bool text = hc_utf8_valid(bytes, length) && memchr(bytes, '\0', length) == NULL;
-    hc_cleanup_free char *encoded = text ? NULL : hc_base64_encode(bytes, length, NULL);
+    size_t encoded_length;
+    hc_cleanup_free char *encoded = text ? NULL : hc_base64_encode(bytes, length, &encoded_length);
     if (!text && encoded == NULL)
         return;
     if (content_image_type(bytes, length) != NULL) {
