@@ -13,9 +13,9 @@ struct http_inside {
     struct http_request request;
     struct http_inside_events events;
     struct hc_loop *loop;
-    struct hc_timer *timer; /* the next turn, where something is to be done in it */
-    bool *gone;             /* set where it ends while it is being worked on; NULL: it is not */
-    bool drained;           /* on_drained is due */
+    struct hc_timer *timer;       /* the next turn, where something is to be done in it */
+    bool busy, over;              /* it is being worked on in this turn; it has ended meanwhile */
+    bool drained;                 /* on_drained is due */
     bool streamed, paused, ended; /* its body */
     size_t given;                 /* bytes of it that the handler has had */
     uint64_t most;
@@ -29,8 +29,6 @@ struct http_inside {
 
 static void release(struct http_inside *inside)
 {
-    if (inside->gone != NULL)
-        *inside->gone = true;
     hc_timer_remove(inside->timer);
     if (inside->request.context_free != NULL)
         inside->request.context_free(inside->request.context);
@@ -39,7 +37,9 @@ static void release(struct http_inside *inside)
     free(inside->target);
     free(inside->path);
     free(inside->body);
-    free(inside);
+    inside->over = true;
+    if (!inside->busy)
+        free(inside);
 }
 
 static void add_header(struct http_inside *inside, const char *name, const char *value)
@@ -165,19 +165,19 @@ static void on_turn(struct hc_loop *loop, void *data)
 {
     (void)loop;
     struct http_inside *inside = data;
-    bool gone = false;
     inside->timer = NULL;
-    inside->gone = &gone;
+    inside->busy = true;
     if (inside->drained && inside->request.on_drained != NULL) {
         inside->drained = false;
         inside->request.on_drained(&inside->request);
     }
-    if (!gone && inside->streamed && !inside->paused && !inside->ended)
+    if (!inside->over && inside->streamed && !inside->paused && !inside->ended)
         give_body(inside);
-    if (gone)
-        return;
-    inside->gone = NULL;
-    settle(inside);
+    inside->busy = false;
+    if (inside->over)
+        free(inside);
+    else
+        settle(inside);
 }
 
 void http_inside_body(struct http_inside *inside, enum http_inside_step step, uint64_t most)
