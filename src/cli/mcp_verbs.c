@@ -1,6 +1,7 @@
 /* What the verbs for models and their clients are called, and what their help says. */
 #include "cli/mcp_verbs.h"
 
+#include "cli/run.h"
 #include "cli/verbs.h"
 
 const struct verb verb_mcp = {
@@ -28,6 +29,58 @@ const struct verb verb_mcp = {
                                          {0}},
     .remote = true,
     .program = PROGRAM_CLIENT,
+};
+
+/* clang-format off */
+static const struct option WRAP_OPTIONS[] = {
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "Limits (a SIZE is 65536, 64k, 512m or 1.5g; a TIME is 2, 1.5s, 500ms or 2m)"},
+    {RUN_FIELD, 0, "timeout", "TIME", false, "limits.timeout", "end it after this time by the clock (default: never)"},
+    {RUN_FIELD, 0, "cpu-time", "TIME", false, "limits.cpu_time", "end it after this much CPU time (default: no limit)"},
+    {RUN_FIELD, 0, "memory", "SIZE", false, "limits.memory", "memory of all its processes and files (default 512m)"},
+    {RUN_FIELD, 0, "cpus", "NUMBER", false, "limits.cpus", "how many CPUs, such as 0.5 (default 1.0)"},
+    {RUN_FIELD, 0, "pids", "NUMBER", false, "limits.pids", "processes and threads at one time (default 100)"},
+    {RUN_FIELD, 0, "disk", "SIZE", false, "limits.disk", "bytes in all the files it writes (default 100m)"},
+    {RUN_FIELD, 0, "files-open", "NUMBER", false, "limits.files_open", "files each process may have open (default 256)"},
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "What it sees"},
+    {RUN_ENV, 0, "env", "K=V", false, NULL, "set a variable; K alone passes on the value it has here"},
+    {RUN_FILE, 0, "file", "PATH[:NAME]", false, NULL, "put a copy of a file or folder into the working directory"},
+    {RUN_MOUNT, 0, "mount", "HOST:PATH[:ro|rw]", false, NULL,
+     "show a folder of this machine at PATH (default ro); the configuration says which are allowed"},
+    {RUN_ALLOW_WEAK, 0, "allow-weak", NULL, false, NULL,
+     "run even where this machine cannot enforce every layer; see hotcell doctor"},
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "Others"},
+    {RUN_QUIET, 'q', "quiet", NULL, false, NULL, "say nothing about how it ended"},
+    OPTION_ROW_CONFIG,
+    OPTION_ROW_HELP,
+    {0},
+};
+/* clang-format on */
+
+static int wrap(struct cli *cli, int argc, char **argv)
+{
+    return run_served(cli, &verb_mcp_wrap, argc, argv);
+}
+
+const struct verb verb_mcp_wrap = {
+    .name = "mcp-wrap",
+    .summary = "run somebody else's MCP server in a cell",
+    .synopsis = "mcp-wrap [OPTION…] -- COMMAND [ARG…]",
+    .details =
+        "Runs a server of the Model Context Protocol that speaks on stdin and stdout, and that nobody has read, in a "
+        "sealed "
+        "cell: it has no network, and sees of this machine what --mount and --file show it. What it reads and writes "
+        "passes through byte for byte. It has no time limit, and ends when its client closes its stdin, or with this "
+        "program. Where its own files are not below /usr, they must be mounted: for a package of npm, its "
+        "node_modules.",
+    .options = WRAP_OPTIONS,
+    .examples =
+        (const struct example[]){
+            {"hotcell mcp-wrap --mount /srv/mcp:/srv/mcp -- node /srv/mcp/node_modules/some-server/index.js",
+             "instead of node … in a client's configuration"},
+            {"hotcell mcp-wrap --mount ~/notes:/notes:rw --memory 256m -- /usr/bin/notes-server /notes",
+             "one folder, and nothing else"},
+            {0}},
+    .run = wrap,
 };
 
 const struct verb verb_tools = {

@@ -81,7 +81,7 @@ extern const struct verb verb_run, verb_version, verb_help;
 /* full_verbs.c */
 extern const struct verb verb_serve, verb_languages, verb_doctor, verb_config;
 /* mcp_verbs.c */
-extern const struct verb verb_mcp, verb_tools;
+extern const struct verb verb_mcp, verb_mcp_wrap, verb_tools;
 /* client_verbs.c */
 extern const struct verb verb_history, verb_show, verb_cancel, verb_stats, verb_key, verb_audit;
 

@@ -1,4 +1,5 @@
 /* The tools for sandboxes and for what goes on in them without being waited for. */
+#include "base/fd.h"
 #include "gateway/tools_internal.h"
 #include "text/json.h"
 #include <errno.h>
@@ -19,6 +20,42 @@ static int ask_create(struct tool_call *call, struct tool_ask *ask, struct hc_er
     ask_copy(call, ask->json, fields);
     ask_copy(call, bounds, limits);
     json_object_set_new(ask->json, "limits", bounds);
+    return 0;
+}
+
+static void add_facts(struct hc_buf *text, const json_t *sandbox)
+{
+    const char *id = json_string_value(json_object_get(sandbox, "id"));
+    const char *state = json_string_value(json_object_get(sandbox, "state"));
+    const char *folder = json_string_value(json_object_get(sandbox, "work_dir"));
+    const char *until = json_string_value(json_object_get(sandbox, "expires_at"));
+    const json_t *metadata = json_object_get(sandbox, "metadata");
+    hc_buf_printf(text, "%s: %s, working directory %s", id != NULL ? id : "?", state != NULL ? state : "?",
+                  folder != NULL ? folder : "/workspace");
+    if (until != NULL)
+        hc_buf_printf(text, ", until %s unless it is used", until);
+    hc_cleanup_free char *notes = json_object_size(metadata) > 0 ? hc_json_write(metadata, false) : NULL;
+    hc_buf_printf(text, "%s%s\n", notes != NULL ? ", " : "", notes != NULL ? notes : "");
+}
+
+static int take_facts(struct tool_call *call, struct hc_err *err)
+{
+    hc_cleanup_json json_t *reply = reply_read(call, err);
+    if (reply == NULL)
+        return -EPROTO;
+    const json_t *list = json_object_get(reply, "sandboxes");
+    struct hc_buf text = HC_BUF_INIT(TOOL_TEXT_LIMIT);
+    json_t *content = json_array(), *sandbox;
+    size_t index;
+    if (list == NULL)
+        add_facts(&text, reply);
+    json_array_foreach((json_t *)list, index, sandbox) add_facts(&text, sandbox);
+    if (text.length == 0)
+        hc_buf_add_str(&text, "(there is none)");
+    if (hc_buf_status(&text) == 0)
+        content_add_text(content, text.data, text.length);
+    hc_buf_release(&text);
+    tool_finish(call, content, tool_project(reply, json_object_get(call->definition, "outputSchema")));
     return 0;
 }
 
@@ -159,7 +196,7 @@ static int take_preview(struct tool_call *call, struct hc_err *err)
 }
 
 const struct tool_row TOOLS_SANDBOX[] = {
-    {"create_sandbox", ask_create, take_json},      {"list_sandboxes", ask_list, take_json},
+    {"create_sandbox", ask_create, take_facts},     {"list_sandboxes", ask_list, take_facts},
     {"delete_sandbox", ask_delete, take_delete},    {"start_command", ask_start, take_json},
     {"check_command", ask_check, take_check},       {"stop_command", ask_stop, take_stop},
     {"get_preview_url", ask_preview, take_preview}, {0},
