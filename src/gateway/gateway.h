@@ -21,6 +21,7 @@ struct tenants;   /* tenants.h: keys and what each has used */
 struct catalogue; /* languages.h: the languages, with versions */
 struct sandboxes; /* sandbox/sandbox.h: cells that live on */
 struct tools;     /* tools.h: the tools for models */
+struct mcp_servers;
 struct mcp;       /* mcp.h: sessions of the Model Context Protocol */
 
 struct gateway {
@@ -37,6 +38,7 @@ struct gateway {
     struct sandboxes *sandboxes;
     struct tools *tools;
     struct mcp *mcp;
+    struct mcp_servers *servers; /* mcp_servers.h; NULL in tests */
     struct budget results;       /* what they may take of memory */
     uint32_t isolation;          /* ISOLATION_* layers that hold, by the warden's greeting; 0 until then */
     struct pool_facts pool;      /* as the warden told last; all 0 while there is none */

@@ -4,6 +4,7 @@
  */
 #include "run/tools.h"
 #include "base/fd.h"
+#include "gateway/mcp_servers.h"
 #include "gateway/tools_internal.h"
 #include "text/base64.h"
 #include "text/json.h"
@@ -40,6 +41,20 @@ void tools_free(struct tools *tools)
         return;
     json_decref(tools->list);
     free(tools);
+}
+
+void tools_replace(struct tools *tools, const char *prefix, const json_t *list)
+{
+    json_t *all = json_array(), *tool;
+    size_t index;
+    json_array_foreach(tools->list, index, tool)
+    {
+        if (strncmp(json_string_value(json_object_get(tool, "name")), prefix, strlen(prefix)) != 0)
+            json_array_append(all, tool);
+    }
+    json_array_extend(all, (json_t *)list);
+    json_decref(tools->list); /* a call has its own reference to its definition */
+    tools->list = all;
 }
 
 const json_t *tools_list(const struct tools *tools)
@@ -81,6 +96,7 @@ json_t *tool_text_result(const char *text, bool is_error)
 
 static void release(struct tool_call *call)
 {
+    json_decref(call->definition);
     json_decref(call->arguments);
     json_decref(call->kept);
     hc_buf_release(&call->body);
@@ -299,6 +315,34 @@ static int begin(struct tool_call *call)
     return 0;
 }
 
+/* ---- tools of attached servers ---- */
+
+static void on_progress(void *data, const char *text, size_t length, uint64_t total)
+{
+    struct tool_call *call = data;
+    call->events.progress(call->events.data, text, length, total);
+}
+
+static void on_forwarded(void *data, json_t *result)
+{
+    struct tool_call *call = data;
+    call->forward = NULL;
+    finish(call, result);
+}
+
+/* Whether the arguments are right is the server's to say. */
+static int forward(struct tool_call *call, const char *name, struct tool_call **out)
+{
+    struct tool_events events = {
+        .data = call, .progress = call->events.progress != NULL ? on_progress : NULL, .done = on_forwarded};
+    int status = mcp_forward_start(call->gateway->servers, name, call->arguments, &events, &call->forward);
+    if (status < 0)
+        release(call);
+    else
+        *out = call;
+    return status;
+}
+
 int tool_call_start(struct gateway *gateway, const struct http_request *from, const json_t *definition,
                     const json_t *arguments, const struct tool_events *events, struct tool_call **out)
 {
@@ -307,10 +351,14 @@ int tool_call_start(struct gateway *gateway, const struct http_request *from, co
     *out = NULL;
     if (call == NULL)
         return -ENOMEM;
-    *call = (struct tool_call){.gateway = gateway, .from = from, .definition = definition, .events = *events};
+    *call = (struct tool_call){.gateway = gateway, .from = from, .events = *events};
+    call->definition = json_incref((json_t *)definition);
     call->body = HC_BUF_INIT(TOOL_REPLY_LIMIT);
     call->arguments = arguments != NULL ? json_incref((json_t *)arguments) : json_object();
-    call->row = find_row(json_string_value(json_object_get(definition, "name")));
+    const char *name = json_string_value(json_object_get(definition, "name"));
+    call->row = find_row(name);
+    if (call->row == NULL && mcp_servers_has(gateway->servers, name))
+        return forward(call, name, out);
     if (call->row == NULL || call->arguments == NULL) {
         release(call);
         return -ENOMEM;
@@ -329,5 +377,6 @@ void tool_call_drop(struct tool_call *call)
     if (call == NULL)
         return;
     http_inside_drop(HC_TAKE_PTR(call->inside));
+    mcp_forward_drop(HC_TAKE_PTR(call->forward));
     release(call);
 }

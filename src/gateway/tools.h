@@ -14,6 +14,8 @@ struct tool_call; /* one under way */
 
 int tools_new(struct tools **out, struct hc_err *err);
 void tools_free(struct tools *tools);
+/* The tools whose names begin with `prefix` are now these (an array, borrowed; NULL: none). */
+void tools_replace(struct tools *tools, const char *prefix, const json_t *list);
 const json_t *tools_list(const struct tools *tools);                   /* borrowed: an array */
 const json_t *tools_find(const struct tools *tools, const char *name); /* borrowed; NULL: there is none */
 

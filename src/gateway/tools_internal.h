@@ -35,10 +35,11 @@ struct tool_call {
     struct gateway *gateway;
     const struct http_request *from;
     const struct tool_row *row;
-    const json_t *definition;
+    json_t *definition;
     json_t *arguments;
     struct tool_events events;
     struct http_inside *inside;
+    struct mcp_forward *forward; /* instead of it: the tool is an attached server's */
     int step;
     json_t *kept; /* a tool's own, between its steps; or NULL */
     /* The reply to the request that is under way. */

@@ -48,13 +48,31 @@ struct warm_config {
 
 /* Cells that live on: [sandboxes]. */
 struct sandboxes_config {
-    uint64_t max, max_per_tenant;           /* 0: max_per_tenant is max */
-    uint64_t idle_timeout, max_lifetime;    /* what one gets unless it asks; 0: none */
-    uint64_t longest_lifetime;              /* what it may ask for at most; 0: any */
-    uint64_t cleanup_interval;              /* how often the idle and the old are looked for */
-    uint64_t terminal_time;                 /* a terminal that nobody is attached to goes on */
-    uint64_t file_bytes;                    /* of one file or archive that is sent */
-    char *domain;                           /* of previews by name; "": none */
+    uint64_t max, max_per_tenant;        /* 0: max_per_tenant is max */
+    uint64_t idle_timeout, max_lifetime; /* what one gets unless it asks; 0: none */
+    uint64_t longest_lifetime;           /* what it may ask for at most; 0: any */
+    uint64_t cleanup_interval;           /* how often the idle and the old are looked for */
+    uint64_t terminal_time;              /* a terminal that nobody is attached to goes on */
+    uint64_t file_bytes;                 /* of one file or archive that is sent */
+    char *domain;                        /* of previews by name; "": none */
+};
+
+/* Somebody else's MCP servers, each in a cell of its own: [mcp.servers.NAME]. */
+enum { MCP_NAME_SIZE = 33 };
+struct mcp_server_config {
+    char name[MCP_NAME_SIZE];
+    struct words command;
+    bool shell;          /* command is one string for sh */
+    struct words env;    /* K=V */
+    struct words mounts; /* HOST:PATH[:ro|rw] */
+    struct words limits; /* NAME=VALUE, as of a run */
+    struct words tools;  /* the only ones that are offered, where `restricted` */
+    bool restricted;
+    uint64_t call_time; /* µs */
+};
+struct mcp_config {
+    struct mcp_server_config *item;
+    size_t count;
 };
 
 struct config {
@@ -78,6 +96,7 @@ struct config {
     struct pool_config pool;
     struct warm_config warm;
     /* Of a server's gateway: the host folders that the warden can have, canonical; mounts are planned by name alone. */
+    struct mcp_config mcp;
     bool served;
     struct words served_hosts;
     bool served_writable[CONFIG_MAX_HOSTS];
