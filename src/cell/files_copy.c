@@ -32,6 +32,13 @@ static int copy_times(int fd, const struct stat *stat)
     return futimens(fd, times);
 }
 
+/* Of a folder that is open as a place only (O_PATH). */
+static int finish_folder(int fd, const struct stat *stat)
+{
+    const struct timespec times[2] = {stat->st_atim, stat->st_mtim};
+    return fchmodat(fd, ".", stat->st_mode & 01777, 0) < 0 || utimensat(fd, ".", times, 0) < 0 ? -errno : 0;
+}
+
 /* From `at` to `end`, by position. */
 static int copy_range(int in, int out, off_t at, off_t end)
 {
@@ -131,7 +138,7 @@ static int step_into(struct copy *copy, const char *name)
     struct stat stat;
     if (mkdirat(copy->to, name, 0700) < 0)
         return -errno;
-    hc_cleanup_fd int next = openat(copy->to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    hc_cleanup_fd int next = openat(copy->to, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (next < 0 || fstat(copy->to, &stat) < 0)
         return -errno;
     const struct place place = {stat.st_dev, stat.st_ino};
@@ -153,12 +160,14 @@ static int leave_copy(struct files_walk *walk, const char *name, void *data, str
     struct copy *copy = data;
     struct stat stat, up;
     struct place place;
-    if (fstatat(walk->at, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(stat.st_mode) &&
-        (fchmod(copy->to, (stat.st_mode & 01777)) < 0 || copy_times(copy->to, &stat) < 0))
-        return fail_copy(err, errno, walk->path.data);
+    if (fstatat(walk->at, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(stat.st_mode)) {
+        int status = finish_folder(copy->to, &stat);
+        if (status < 0)
+            return fail_copy(err, -status, walk->path.data);
+    }
     copy->trail.length -= sizeof place;
     memcpy(&place, copy->trail.data + copy->trail.length, sizeof place);
-    int parent = openat(copy->to, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int parent = openat(copy->to, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
     hc_close(copy->to);
     copy->to = parent;
     if (parent < 0 || fstat(parent, &up) < 0 || up.st_dev != place.dev || up.st_ino != place.ino)
@@ -189,10 +198,10 @@ int files_copy_tree(int from, const char *from_name, int to, const char *to_name
     hc_cleanup_fd int root = openat(from, from_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (root < 0 || mkdirat(to, to_name, 0700) < 0)
         return fail_copy(err, errno, from_name);
-    copy.to = openat(to, to_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    copy.to = openat(to, to_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int status = copy.to < 0 ? fail_copy(err, errno, from_name) : files_walk(root, &hooks, &copy, err);
-    if (status == 0 && (fchmod(copy.to, stat.st_mode & 01777) < 0 || copy_times(copy.to, &stat) < 0))
-        status = fail_copy(err, errno, from_name);
+    if (status == 0 && (status = finish_folder(copy.to, &stat)) < 0)
+        fail_copy(err, -status, from_name);
     hc_close(copy.to);
     hc_buf_release(&copy.trail);
     return status;

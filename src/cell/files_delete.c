@@ -1,6 +1,7 @@
 /*
  * Taking files away, and whole trees. Never through a symlink, and never over the border of a file system: a volume
- * below a folder is not the folder's to empty.
+ * below a folder is not the folder's to empty. The kernel sees to that: a folder is gone into only after rmdir(2) said
+ * that it is not empty, and of one that something is mounted on it says EBUSY.
  */
 #include "base/fd.h"
 #include "cell/files_internal.h"
@@ -15,7 +16,6 @@
 enum { AGAIN_MAX = 100 };
 
 struct removal {
-    dev_t dev;
     unsigned again; /* folders that were not empty after all */
     uint64_t deleted;
 };
@@ -39,17 +39,6 @@ static int remove_entry(struct files_walk *walk, const char *name, unsigned char
         return 1;
     else if (errno != ENOENT)
         return fail_at(err, errno, walk);
-    return 0;
-}
-
-static int check_border(struct files_walk *walk, const char *name, void *data, struct hc_err *err)
-{
-    const struct removal *removal = data;
-    struct stat stat;
-    (void)name;
-    if (fstat(walk->at, &stat) < 0 || stat.st_dev != removal->dev)
-        return hc_fail(err, HC_CLASS_REQUEST, EBUSY, "cannot delete %s: another file system begins there",
-                       walk->path.data);
     return 0;
 }
 
@@ -79,14 +68,11 @@ static int fail_lost(struct files_walk *walk, int code, void *data, struct hc_er
 
 int files_remove_tree(int dir, const char *name, uint64_t *deleted, struct hc_err *err)
 {
-    static const struct files_hooks hooks = {
-        .entry = remove_entry, .enter = check_border, .leave = remove_folder, .lost = fail_lost};
+    static const struct files_hooks hooks = {.entry = remove_entry, .leave = remove_folder, .lost = fail_lost};
     struct removal removal = {0};
-    struct stat stat;
     hc_cleanup_fd int root = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (root < 0 || fstat(root, &stat) < 0)
+    if (root < 0)
         return files_fail(err, errno, "delete", name);
-    removal.dev = stat.st_dev;
     for (unsigned i = 0;; i++) {
         int status = files_walk(root, &hooks, &removal, err);
         if (status < 0)

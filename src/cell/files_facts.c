@@ -69,16 +69,13 @@ void files_put_path(struct files_json *json, const char *key, const char *path)
 void files_put_below(struct files_json *json, const char *key, const char *root, const char *path)
 {
     char full[2 * PATH_MAX];
-    size_t before = strcmp(root, ".") == 0 ? 0 : strlen(root), length = strlen(path);
-    if (before + 1 + length >= sizeof full) { /* a tree deeper than paths can say */
-        files_json_name(json, key, path, length);
-        return;
-    }
-    memcpy(full, root, before);
-    if (before > 0 && length > 0 && full[before - 1] != '/')
-        full[before++] = '/';
-    memcpy(full + before, path, length);
-    files_json_name(json, key, full, before + length);
+    const char *before = strcmp(root, ".") == 0 ? "" : root;
+    const char *between = *before && *path && before[strlen(before) - 1] != '/' ? "/" : "";
+    int length = snprintf(full, sizeof full, "%s%s%s", before, between, path);
+    if ((size_t)length < sizeof full)
+        files_json_name(json, key, full, (size_t)length);
+    else /* a tree deeper than paths can say */
+        files_json_name(json, key, path, strlen(path));
 }
 
 int files_body_status(const struct files_json *body, struct hc_err *err)
@@ -86,17 +83,27 @@ int files_body_status(const struct files_json *body, struct hc_err *err)
     return body->status < 0 ? hc_fail_errno(err, HC_CLASS_OURS, -body->status, "nobody reads the body") : 0;
 }
 
+static int refuse_kind(mode_t mode)
+{
+    return S_ISREG(mode) ? 0 : S_ISDIR(mode) ? -EISDIR : -ENXIO;
+}
+
+/* Looked at before it is opened, because opening is not nothing (it lets go whoever waits at a fifo's other end), and
+ * after, because it may be another file by then: with O_NONBLOCK, so that whatever it has become does not hang. */
 int files_open_regular(int dir, const char *path, int flags, struct stat *stat)
 {
-    /* O_NONBLOCK: a fifo opens at once (or says ENXIO), and a device does not wait for whatever it waits for. */
+    int status = 0;
+    if (fstatat(dir, path, stat, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0)
+        status = refuse_kind(stat->st_mode);
+    else if (errno != ENOENT || !(flags & O_CREAT))
+        status = -errno;
+    if (status < 0)
+        return status;
     hc_cleanup_fd int fd = openat(dir, path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-    if (fd < 0)
+    if (fd < 0 || fstat(fd, stat) < 0)
         return -errno;
-    if (fstat(fd, stat) < 0)
-        return -errno;
-    if (!S_ISREG(stat->st_mode))
-        return S_ISDIR(stat->st_mode) ? -EISDIR : -ENXIO;
-    return HC_TAKE_FD(fd);
+    status = refuse_kind(stat->st_mode);
+    return status < 0 ? status : HC_TAKE_FD(fd);
 }
 
 int files_stat(struct files *files, struct hc_err *err)

@@ -54,7 +54,7 @@ int files_mkdir(struct files *files, struct hc_err *err)
 {
     char path[PATH_MAX];
     bool parents = false;
-    int mode;
+    int mode = FILES_NO_MODE;
     int status = files_path(files, FILES_PATH, path, err);
     if (status == 0)
         status = files_switch(files, FILES_PARENTS, &parents, err);

@@ -162,7 +162,7 @@ static int send_archive(struct files *files, struct pack *pack, const char *path
 
 int files_pack(struct files *files, struct hc_err *err)
 {
-    struct pack pack = {.counting = true, .limit = INT64_MAX, .header = HC_BUF_INIT(4 * TAR_NAME_MAX)};
+    struct pack pack = {.counting = true, .limit = INT64_MAX, .header = HC_BUF_INIT(4UL * TAR_NAME_MAX)};
     char path[PATH_MAX];
     int status = files_path(files, FILES_PATH, path, err);
     if (status == 0)

@@ -295,8 +295,10 @@ int tar_next(struct tar_reader *reader, struct tar_entry *entry, struct hc_err *
         return status;
     reader->left = reader->padding = 0;
     reader->has_path = reader->has_target = reader->has_size = reader->has_mtime = false;
-    for (;;) {
+    for (bool extended = false;; extended = true) {
         status = read_header(reader, &header, err);
+        if (status == 0 && extended) /* the entry that the last header spoke of is missing */
+            return ends_too_soon(err);
         if (status <= 0)
             return status;
         if (!header.type || !strchr("xgLK", header.type))

@@ -102,7 +102,7 @@ static void put_pax(struct hc_buf *out, const struct hc_buf *records)
 
 int tar_put_header(struct hc_buf *out, char type, const char *path, const char *target, const struct stat *stat)
 {
-    struct hc_buf records = HC_BUF_INIT(2 * TAR_NAME_MAX + 1024);
+    struct hc_buf records = HC_BUF_INIT(2UL * TAR_NAME_MAX + 1024);
     struct fields fields = {.type = type, .path = path, .target = target, .length = strlen(path), .stat = stat};
     size_t target_length = strlen(target);
     char number[24];

@@ -27,6 +27,8 @@ struct files_level {
 };
 
 static const int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC;
+/* Of a folder that was read already: Landlock, which looks at every folder above, has no say in these. */
+static const int way_flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 static int too_much(struct hc_err *err)
 {
@@ -128,7 +130,7 @@ static int look_up(struct files_walk *walk, const struct files_level *level)
         size_t part = strcspn(at, "/");
         char after = at[part];
         at[part] = '\0';
-        int next = openat(fd, at, folder_flags);
+        int next = openat(fd, at, way_flags);
         at[part] = after;
         hc_close(fd);
         fd = next;
@@ -149,7 +151,7 @@ static int ascend(struct files_walk *walk, const struct files_hooks *hooks, bool
     if (--walk->depth == 0)
         return 0;
     struct files_level *level = top(walk);
-    int parent = walk->at < 0 ? -1 : believe(openat(walk->at, "..", folder_flags), level);
+    int parent = walk->at < 0 ? -1 : believe(openat(walk->at, "..", way_flags), level);
     hc_close(walk->at);
     walk->at = parent >= 0 ? parent : look_up(walk, level);
     if (walk->at < 0) { /* what was pending in it is lost with it */

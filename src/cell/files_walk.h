@@ -19,7 +19,7 @@ struct files_walk {
     size_t depth; /* levels in use: 1 while in the root */
     size_t room;
     int root;
-    int at; /* the folder at hand; -1: lost */
+    int at; /* the folder at hand, on the way back up without the right to read it; -1: lost */
 };
 
 struct files_hooks {

@@ -58,7 +58,10 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
         entry_seal(&entry, &fds, &words);
         if (fds.door >= 0 && entry.kind == CELL_JOB_PROGRAM) /* for the program, through its exec */
             fcntl(fds.door, F_SETFD, 0);
-        entry_report_start(fds.report);
+        /* The report is read to its end when something comes: of a helper, which holds it while it works, only an error
+         * does. */
+        if (entry.kind == CELL_JOB_PROGRAM || entry.kind == CELL_JOB_TERMINAL)
+            entry_report_start(fds.report);
         run_job(&entry, &fds, &words, &failure);
         child_die(fds.report, &failure);
     }

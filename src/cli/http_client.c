@@ -82,7 +82,7 @@ static int read_piece(struct http_exchange *exchange, struct hc_buf *body)
 
     if (!piece)
         return -ENOMEM;
-    bool head = exchange->response.state == RESPONSE_HEAD;
+    bool head = exchange->response.status == 0;
     uint64_t patience = head ? exchange->head_patience : exchange->patience;
     ssize_t count = connection_read(exchange->connection, piece, PIECE, deadline_in(patience));
     if (count < 0)
@@ -91,14 +91,14 @@ static int read_piece(struct http_exchange *exchange, struct hc_buf *body)
                             : http_response_feed(&exchange->response, piece, (size_t)count, body);
     if (status < 0)
         return status;
-    return exchange->response.state != RESPONSE_DONE;
+    return !http_response_done(&exchange->response);
 }
 
 static int read_head(struct http_exchange *exchange)
 {
     int more = 1;
 
-    while (more > 0 && exchange->response.state == RESPONSE_HEAD)
+    while (more > 0 && exchange->response.status == 0)
         more = read_piece(exchange, &exchange->early);
     return more < 0 ? more : 0;
 }
@@ -171,9 +171,9 @@ int http_read(struct http_exchange *exchange, struct hc_buf *body, struct hc_err
         more = hc_buf_add(body, exchange->early.data, exchange->early.length);
         hc_buf_reset(&exchange->early);
         if (more == 0)
-            more = exchange->response.state != RESPONSE_DONE;
+            more = !http_response_done(&exchange->response);
     } else {
-        more = exchange->response.state == RESPONSE_DONE ? 0 : read_piece(exchange, body);
+        more = http_response_done(&exchange->response) ? 0 : read_piece(exchange, body);
     }
     return more < 0 ? broken(exchange, more, err) : more;
 }

@@ -139,6 +139,7 @@ void reply_busy(struct http_request *request, int status, const char *code, unsi
 /* http_reply and http_stream_begin, counted in the metrics: replies go through these. */
 void reply_text(struct http_request *request, int status, const char *content_type, const char *body, size_t length);
 void reply_stream(struct http_request *request, int status, const char *content_type);
+void reply_stream_sized(struct http_request *request, int status, const char *content_type, uint64_t length);
 /* application/json or application/<word>+json, with or without parameters. Whatever runs something asks for it: a page
  * of another origin can send any other kind without a preflight. */
 bool content_is_json(const struct http_request *request);
@@ -169,6 +170,32 @@ void handle_job_delete(struct gateway *gateway, struct http_request *request, co
 void handle_job_signal(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_job_stdin(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_job_events(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_sessions.c */
+void handle_session_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_session_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_session_interrupt(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_contexts.c */
+void handle_context_create(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_context_interrupt(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_files.c, routes_watch.c */
+void handle_file_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_file_search(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_file_watch(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_file_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_file_put(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_file_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_file_move(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_file_mkdir(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_archive_get(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_archive_put(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_terminal.c */
+void handle_terminal(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_terminal_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_terminal_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_execute.c */
 void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_root(struct gateway *gateway, struct http_request *request,

@@ -172,6 +172,21 @@ void http_stream_kick(struct http_request *request);
 /* Bytes of the stream that wait for the client. */
 size_t http_stream_pending(const struct http_request *request);
 void http_stream_end(struct http_request *request); /* the request is gone after it */
+/* The same, but what was sent must not look whole: the connection is cut. */
+void http_stream_abort(struct http_request *request);
+
+/* ---- an answer that is somebody else's: proxy.h ---- */
+/* Before the reply: none of the headers that replies of ours have is added to it, and `forget` takes those back that
+ * http_add_header has added so far. */
+void http_headers_bare(struct http_request *request, bool forget);
+void http_headers_ours(
+    struct http_request *request); /* undoes that, and what was passed: the reply is ours after all */
+/* http_add_header for such a reply: any header but those that frame it, up to HTTP_PASSED_HEADERS bytes in all. */
+enum { HTTP_PASSED_HEADERS = 80 * 1024 };
+int http_pass_header(struct http_request *request, const char *name, const char *value);
+/* A reply below 200 before the real one, with nothing but these lines ("Name: value\r\n...", or ""); none where the
+ * client speaks HTTP/1.0. */
+void http_interim(struct http_request *request, int status, const char *lines);
 
 const char *http_status_text(int status);
 

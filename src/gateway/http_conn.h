@@ -63,7 +63,9 @@ struct http_exchange {
     bool raw;           /* the connection was taken over: no request is parsed any more */
     /* The reply. */
     bool chunked;
-    bool sized; /* `left` is what is missing of it */
+    bool bare;     /* somebody else's */
+    size_t passed; /* where its headers begin in `added` */
+    bool sized;    /* `left` is what is missing of it */
     uint64_t left;
 };
 

@@ -19,6 +19,8 @@ static const struct {
     const char *text;
 } STATUSES[] = {
     {101, "Switching Protocols"},
+    {102, "Processing"},
+    {103, "Early Hints"},
     {200, "OK"},
     {201, "Created"},
     {202, "Accepted"},
@@ -54,8 +56,12 @@ static const struct {
 
 /* What http_reply says itself. */
 static const char *const RESERVED[] = {
-    "cache-control", "connection", "content-length",    "content-type",
-    "keep-alive",    "trailer",    "transfer-encoding", "x-content-type-options",
+    "cache-control", "connection",        "content-length",         "content-type", "keep-alive",
+    "trailer",       "transfer-encoding", "x-content-type-options", NULL,
+};
+/* Of these, what is about the connection and the length of the reply, which is never anybody else's to say. */
+static const char *const FRAMING[] = {
+    "connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade", NULL,
 };
 
 const char *http_status_text(int status)
@@ -178,28 +184,52 @@ void http_exchange_end(struct http_connection *connection, bool gone)
 
 /* ---- replies ---- */
 
-int http_add_header(struct http_request *request, const char *name, const char *value)
+static int add_header(struct http_request *request, const char *const *reserved, const char *name, const char *value)
 {
     if (request->inside != NULL)
         return 0; /* headers are for clients */
     struct http_exchange *exchange = request->connection->exchange;
     if (exchange == NULL || !http_is_token(name, strlen(name)))
         return -EINVAL;
-    for (size_t i = 0; i < sizeof RESERVED / sizeof RESERVED[0]; i++)
-        if (strcasecmp(name, RESERVED[i]) == 0)
+    for (; *reserved != NULL; reserved++)
+        if (strcasecmp(name, *reserved) == 0)
             return -EINVAL;
     for (const char *c = value; *c != '\0'; c++)
         if (((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7F)
             return -EINVAL;
-    struct hc_buf line = HC_BUF_INIT(HTTP_ADDED_HEADERS);
-    hc_buf_printf(&line, "%s: %s\r\n", name, value);
-    int status = hc_buf_status(&line);
-    if (status == 0 && line.length > HTTP_ADDED_HEADERS - exchange->added.length)
-        status = -EFBIG; /* checked before, since a failure in the buffer would stick */
-    if (status == 0)
-        status = hc_buf_add(&exchange->added, line.data, line.length);
-    hc_buf_release(&line);
-    return status;
+    if (strlen(name) + strlen(value) + 4 > exchange->added.ceiling - exchange->added.length)
+        return -EFBIG; /* checked before, since a failure in the buffer would stick */
+    return hc_buf_printf(&exchange->added, "%s: %s\r\n", name, value);
+}
+
+int http_add_header(struct http_request *request, const char *name, const char *value)
+{
+    return add_header(request, RESERVED, name, value);
+}
+
+int http_pass_header(struct http_request *request, const char *name, const char *value)
+{
+    return add_header(request, FRAMING, name, value);
+}
+
+void http_headers_bare(struct http_request *request, bool forget)
+{
+    struct http_exchange *exchange = request->connection->exchange;
+    if (forget)
+        hc_buf_reset(&exchange->added);
+    exchange->added.ceiling = HTTP_PASSED_HEADERS;
+    exchange->passed = exchange->added.length;
+    exchange->bare = true;
+}
+
+void http_headers_ours(struct http_request *request)
+{
+    struct http_exchange *exchange = request->connection->exchange;
+    if (!exchange->bare)
+        return;
+    exchange->added.length = exchange->passed;
+    exchange->added.ceiling = HTTP_ADDED_HEADERS;
+    exchange->bare = false;
 }
 
 bool http_has_no_body(int status)
@@ -222,7 +252,8 @@ void http_begin_head(struct http_connection *connection, int status, const char 
         hc_buf_add_str(out, "Connection: close\r\n");
     else if (exchange->parser.minor == 0)
         hc_buf_add_str(out, "Connection: keep-alive\r\n");
-    hc_buf_add_str(out, "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n");
+    if (exchange == NULL || !exchange->bare)
+        hc_buf_add_str(out, "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n");
     if (exchange != NULL)
         hc_buf_add(out, exchange->added.data, exchange->added.length);
 }

@@ -160,6 +160,26 @@ void http_stream_end(struct http_request *request)
     http_sent(connection);
 }
 
+void http_stream_abort(struct http_request *request)
+{
+    request->connection->state = HTTP_BROKEN;
+    http_stream_end(request);
+}
+
+void http_interim(struct http_request *request, int status, const char *lines)
+{
+    struct http_connection *connection = request->connection;
+    if (connection->state != HTTP_HANDLING || connection->exchange->parser.minor == 0)
+        return;
+    hc_buf_printf(&connection->out, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
+    hc_buf_add_str(&connection->out, lines);
+    hc_buf_add_str(&connection->out, "\r\n");
+    if (http_flush(connection) < 0)
+        connection->state = HTTP_BROKEN;
+    if (!connection->busy)
+        http_connection_settle(connection);
+}
+
 /* ---- the body of the request ---- */
 
 void http_body_stream(struct http_request *request)

@@ -35,6 +35,12 @@ void reply_stream(struct http_request *request, int status, const char *content_
     http_stream_begin(request, status, content_type);
 }
 
+void reply_stream_sized(struct http_request *request, int status, const char *content_type, uint64_t length)
+{
+    count(request, status);
+    http_stream_begin_sized(request, status, content_type, length);
+}
+
 void reply_json(struct http_request *request, int status, const char *json)
 {
     reply_text(request, status, "application/json", json, strlen(json));

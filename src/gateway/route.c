@@ -81,6 +81,7 @@ int route_bind(struct route_match *match, const char *path)
     for (size_t i = 0; i < match->count; i++)
         if (!match->value[i].rest && match->value[i].length > ROUTE_VALUE_MAX)
             return -ENAMETOOLONG;
+    free(match->text); /* a request may be handled a second time */
     match->text = strdup(path);
     if (match->text == NULL)
         return -ENOMEM;

@@ -1,6 +1,6 @@
 /*
- * POST /v1/sandboxes/{id}/exec: a command or code in a sandbox. It is a run like any other (recorded, counted, streamed),
- * but in a cell that is there already; or, detached, a job that goes on by itself.
+ * POST /v1/sandboxes/{id}/exec: a command or code in a sandbox. It is a run like any other (recorded, counted,
+ * streamed), but in a cell that is there already; or, detached, a job that goes on by itself.
  *
  * What always holds: an exec holds its sandbox from the beginning to the end, so that it is not idle meanwhile; and the
  * code's own file is removed when it has ended.
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const FIELDS[] = {"command", "code",   "language",   "args",   "stdin",   "env",      "cwd",  "timeout",
-                                     "output",  "detach", "stdin_open", "name",   "session", "metadata", NULL};
+static const char *const FIELDS[] = {"command", "code",   "language",   "args", "stdin",   "env",      "cwd", "timeout",
+                                     "output",  "detach", "stdin_open", "name", "session", "metadata", NULL};
 #define CLEAN_TIME (10 * 1000000ULL)
 
 /* ---- what it is to be ---- */
@@ -140,7 +140,8 @@ static void clean(struct sandbox *sandbox, const char *path)
     if (path == NULL || words_add(&words, "delete") < 0 || errand_word(&words, "path", path) < 0 ||
         errand_word(&words, "recursive", "true") < 0)
         return;
-    errand_start(sandbox, &words, -1, -1, CLEAN_TIME, &events, &errand, &err); /* of a box that is gone nothing is left */
+    errand_start(sandbox, &words, -1, -1, CLEAN_TIME, &events, &errand,
+                 &err); /* of a box that is gone nothing is left */
     words_release(&words);
 }
 

@@ -298,8 +298,8 @@ static int write_event(struct reader *reader, const char *event, const char *id,
     hc_buf_printf(&out, "id: %s\nevent: %s\ndata: ", id, event);
     hc_buf_add_str(&out, text);
     hc_buf_add_str(&out, "\n\n");
-    int result = hc_buf_status(&out) < 0 ? hc_buf_status(&out)
-                                         : http_stream_write(reader->request, out.data, out.length);
+    int result =
+        hc_buf_status(&out) < 0 ? hc_buf_status(&out) : http_stream_write(reader->request, out.data, out.length);
     hc_buf_release(&out);
     return result;
 }
@@ -323,8 +323,8 @@ static int tell_piece(struct reader *reader, int stream)
     reader->at[stream] = piece.from + piece.length;
     char id[64];
     snprintf(id, sizeof id, "%llu-%llu", (unsigned long long)reader->at[0], (unsigned long long)reader->at[1]);
-    json_t *data = json_pack("{s:o, s:I}", plain ? "text" : "base64", piece_json(&piece, plain), "offset",
-                             (json_int_t)piece.from);
+    json_t *data =
+        json_pack("{s:o, s:I}", plain ? "text" : "base64", piece_json(&piece, plain), "offset", (json_int_t)piece.from);
     free(piece.text);
     int result = write_event(reader, stream == 0 ? "stdout" : "stderr", id, data);
     return result < 0 ? result : 1;
@@ -396,10 +396,8 @@ void handle_job_events(struct gateway *gateway, struct http_request *request, co
         reply_busy(request, 503, "overloaded", 1, "the server is out of memory");
         return;
     }
-    *reader = (struct reader){.watcher = {.written = on_more, .ended = on_more},
-                              .work = work,
-                              .request = request,
-                              .at = {at[0], at[1]}};
+    *reader = (struct reader){
+        .watcher = {.written = on_more, .ended = on_more}, .work = work, .request = request, .at = {at[0], at[1]}};
     request->data = reader;
     request->on_gone = on_reader_gone;
     request->on_drained = on_drained;

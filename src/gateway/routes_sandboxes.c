@@ -1,6 +1,6 @@
 /*
- * The life of sandboxes over HTTP: made, listed, looked at, paused, kept, ended. What always holds: a tenant sees its own
- * alone, and another's is not there (404); the operator's socket sees all.
+ * The life of sandboxes over HTTP: made, listed, looked at, paused, kept, ended. What always holds: a tenant sees its
+ * own alone, and another's is not there (404); the operator's socket sees all.
  */
 #include "base/fd.h"
 #include "base/log.h"
@@ -22,8 +22,7 @@ struct sandbox *sandbox_asked(struct gateway *gateway, struct http_request *requ
 {
     const struct caller *caller = request->context;
     const char *id = route_value(match, "id");
-    struct sandbox *sandbox =
-        sandboxes_find(gateway->sandboxes, caller->operator_ ? NULL : caller->tenant, id);
+    struct sandbox *sandbox = sandboxes_find(gateway->sandboxes, caller->operator_ ? NULL : caller->tenant, id);
     if (sandbox != NULL && sandbox->state != SANDBOX_CREATING)
         return sandbox;
     char detail[160];
@@ -212,15 +211,13 @@ static void on_recovered(void *data, struct sandbox *sandbox, const struct hc_er
     gateway_handle(creation.gateway, creation.request);
 }
 
-struct sandbox *sandbox_for_work(struct gateway *gateway, struct http_request *request,
-                                 const struct route_match *match)
+struct sandbox *sandbox_for_work(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     struct hc_err err = {0};
     struct sandbox *sandbox = sandbox_asked(gateway, request, match);
     if (sandbox == NULL || sandbox_box(sandbox, &err) != NULL)
         return sandbox;
-    struct creation *creation =
-        sandbox->state == SANDBOX_FAILED && sandbox->recover ? malloc(sizeof *creation) : NULL;
+    struct creation *creation = sandbox->state == SANDBOX_FAILED && sandbox->recover ? malloc(sizeof *creation) : NULL;
     if (creation == NULL) {
         reply_problem(request, 409, "conflict", err.message);
         return NULL;
@@ -253,8 +250,7 @@ void handle_sandbox_list(struct gateway *gateway, struct http_request *request, 
     }
     json_t *list = json_array();
     for (const struct sandbox *sandbox = sandboxes_first(gateway->sandboxes); sandbox != NULL; sandbox = sandbox->next)
-        if ((caller->operator_ || strcmp(caller->tenant, sandbox->tenant) == 0) &&
-            sandbox->state != SANDBOX_CREATING &&
+        if ((caller->operator_ || strcmp(caller->tenant, sandbox->tenant) == 0) && sandbox->state != SANDBOX_CREATING &&
             (state[0] == '\0' || strcmp(state, sandbox_state_word(sandbox->state)) == 0))
             json_array_append_new(list, describe(gateway, request, sandbox));
     const struct sandboxes_config *settings = &gateway->config->sandboxes;
@@ -305,7 +301,7 @@ static void on_look_gone(struct http_request *request)
 {
     struct look *look = request->data;
     if (look->errand != NULL)
-        errand_drop(look->errand);
+        errand_drop(look->errand, -1);
     else if (look->sandbox->box != NULL)
         box_unask(look->sandbox->box, look);
     json_decref(look->object);
@@ -363,8 +359,8 @@ static void on_usage(void *data, const struct warden_message *message)
     look->usage = json_pack(
         "{s:I, s:I, s:f, s:I, s:n, s:{s:i, s:i}, s:f, s:f}", "memory", (json_int_t)message->usage.memory, "memory_peak",
         (json_int_t)message->usage.memory_peak, "cpu_ms", (double)message->usage.cpu / 1000, "pids",
-        (json_int_t)(message->usage.pids > 0 ? message->usage.pids - 1 : 0), "disk", "network", "received", 0, "sent", 0,
-        "age_s", (double)(now - sandbox->created_clock) / 1e6, "idle_s",
+        (json_int_t)(message->usage.pids > 0 ? message->usage.pids - 1 : 0), "disk", "network", "received", 0, "sent",
+        0, "age_s", (double)(now - sandbox->created_clock) / 1e6, "idle_s",
         sandbox->holds <= 1 && fixture_count(sandbox, "job") == 0 ? (double)(now - sandbox->used_clock) / 1e6 : 0.0);
     if (sandbox->state != SANDBOX_RUNNING || look->usage == NULL || !ask_disk(look))
         look_answer(look);

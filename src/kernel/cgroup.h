@@ -112,8 +112,8 @@ int cgroup_kill(const struct cgroup *group);
 int cgroup_remove(const struct cgroup_base *base, struct cgroup *group);
 void cgroup_init(struct cgroup *group);
 
-/* Groups within a group: cgroup_inner.c. What they may use is the outer one's; they tell its jobs apart, so that one can
- * be ended or counted without the others. */
+/* Groups within a group: cgroup_inner.c. What they may use is the outer one's; they tell its jobs apart, so that one
+ * can be ended or counted without the others. */
 int cgroup_inner_create(const struct cgroup_base *base, const struct cgroup *outer, const char *name,
                         struct cgroup *inner, struct hc_err *err);
 /* As cgroup_remove. */

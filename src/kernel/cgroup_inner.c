@@ -1,7 +1,8 @@
 /*
  * Groups within a group, for the jobs of a cell that lives on. The outer group has the limits and pid 1 of the cell; an
- * inner one has the processes of one job, and no controllers of its own: so the kernel lets both have processes (cgroups
- * version 2 forbids that only where controllers are handed out), and nobody has to be moved when a second job comes.
+ * inner one has the processes of one job, and no controllers of its own: so the kernel lets both have processes
+ * (cgroups version 2 forbids that only where controllers are handed out), and nobody has to be moved when a second job
+ * comes.
  *
  * In version 2 and hybrid the inner group is a version 2 group, which can be ended by cgroup.kill and counts its CPU
  * time. With version 1 alone it is one of the pids hierarchy, which tells who belongs to the job.

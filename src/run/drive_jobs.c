@@ -140,8 +140,8 @@ void drive_start_stage(struct drive *drive)
                               .compile = stage->compile,
                               .feed = !stage->compile && drive->options.input >= 0,
                               .sweep = drive->job > drive->first && !drive->options.room,
-                              .last = !drive->options.room && drive->job + 1 == plan->stage_count && plan->request->collect.count == 0 &&
-                                      plan->test_count == 0,
+                              .last = !drive->options.room && drive->job + 1 == plan->stage_count &&
+                                      plan->request->collect.count == 0 && plan->test_count == 0,
                               .warm = stage->warm,
                               .warm_stage = stage->warm_stage,
                               .files = drive->job > drive->first ? -1

@@ -169,8 +169,8 @@ static int make_request(const struct config *config, const struct language *lang
     if (!request->stages)
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     request->stage_count = 1;
-    int result = language_expand(language, &language->prepare, config->work_dir, language->file, LANGUAGE_OUT, NULL, NULL,
-                                 &request->stages[0].command, err);
+    int result = language_expand(language, &language->prepare, config->work_dir, language->file, LANGUAGE_OUT, NULL,
+                                 NULL, &request->stages[0].command, err);
     for (size_t i = 0; i < language->env.count && result == 0; i++)
         result = words_add(&request->env, language->env.item[i]);
     /* What a stage left is collected before the one that follows it. */

@@ -42,9 +42,9 @@ void request_free(struct request *request)
     struct words *lists[] = {&request->command, &request->args, &request->env, &request->collect};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         words_release(lists[i]);
-    void *plain[] = {request->apart,      request->cwd,       request->language,   request->code.data, request->entry,   request->files,
-                     request->input.data, request->network,   request->image,   request->mounts,
-                     request->stages,     request->tests,     request->metadata};
+    void *plain[] = {request->apart,  request->cwd,        request->language, request->code.data, request->entry,
+                     request->files,  request->input.data, request->network,  request->image,     request->mounts,
+                     request->stages, request->tests,      request->metadata};
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
         free(plain[i]);
     free(request);

@@ -61,7 +61,7 @@ struct result_file {
 };
 
 struct result {
-    char id[40]; /* "run_" + 26 characters, sortable by time */
+    char id[40];      /* "run_" + 26 characters, sortable by time */
     char sandbox[40]; /* in which it was; "": a cell of its own */
     enum run_status status;
     int exit_code, signal;

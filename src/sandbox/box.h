@@ -1,6 +1,6 @@
 /*
- * A box: one cell that lasts (warden/lasting.c), as its client has it. It is made or found again, has any number of jobs
- * side by side, can be frozen and asked what it uses, and ends when somebody says so or when it dies.
+ * A box: one cell that lasts (warden/lasting.c), as its client has it. It is made or found again, has any number of
+ * jobs side by side, can be frozen and asked what it uses, and ends when somebody says so or when it dies.
  *
  * Who owns what: the box is its maker's until `gone` was called, which comes exactly once, from the loop. A job is
  * embedded in whoever started it, and is the box's from box_start until `ended` was called, which comes exactly once,
@@ -15,8 +15,8 @@ struct box;
 
 struct box_events {
     void *data;
-    void (*ready)(void *data);                           /* after box_new; not after box_adopt */
-    void (*gone)(void *data, const struct hc_err *why);  /* code 0: as asked. The box is freed after it */
+    void (*ready)(void *data);                          /* after box_new; not after box_adopt */
+    void (*gone)(void *data, const struct hc_err *why); /* code 0: as asked. The box is freed after it */
 };
 
 struct box_job {
@@ -57,7 +57,8 @@ struct box_answer {
 };
 /* Both take the answer, which is freed after it was called; -errno: nothing was asked. */
 int box_ask_usage(struct box *box, void (*answered)(void *data, const struct warden_message *message), void *data);
-int box_freeze(struct box *box, bool on, void (*answered)(void *data, const struct warden_message *message), void *data);
+int box_freeze(struct box *box, bool on, void (*answered)(void *data, const struct warden_message *message),
+               void *data);
 /* No answer is wanted any more by whoever has this data. */
 void box_unask(struct box *box, const void *data);
 

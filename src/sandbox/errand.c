@@ -21,8 +21,8 @@ struct errand {
     int head_fd;
     struct hc_watch *watch;
     struct hc_buf head;
-    bool told, dropped, over;
-    bool whole;
+    int parked; /* or -1 */
+    bool told, dropped, whole;
 };
 
 static void finish(struct errand *errand)
@@ -31,6 +31,7 @@ static void finish(struct errand *errand)
     bool dropped = errand->dropped, whole = errand->whole;
     hc_watch_remove(errand->watch);
     hc_close(errand->head_fd);
+    hc_close(errand->parked);
     hc_buf_release(&errand->head);
     if (errand->sandbox)
         sandbox_release(errand->sandbox);
@@ -114,7 +115,7 @@ int errand_start(struct sandbox *sandbox, const struct words *words, int input, 
     spec.limits.wall = time;
     spec.limits.cpu_time = 0;
     if (result >= 0) {
-        *errand = (struct errand){.events = *events, .head_fd = ends[0], .head = HC_BUF_INIT(HEAD_LIMIT)};
+        *errand = (struct errand){.events = *events, .head_fd = ends[0], .parked = -1, .head = HC_BUF_INIT(HEAD_LIMIT)};
         errand->job = (struct box_job){.data = errand, .ended = on_ended};
         hc_set_nonblock(ends[0], true);
         errand->watch = hc_loop_watch(sandbox_loop(sandbox), ends[0], EPOLLIN, on_head, errand);
@@ -134,10 +135,9 @@ int errand_start(struct sandbox *sandbox, const struct words *words, int input, 
     return 0;
 }
 
-void errand_drop(struct errand *errand)
+void errand_drop(struct errand *errand, int fd)
 {
-    if (errand->dropped)
-        return;
+    errand->parked = fd;
     errand->dropped = true;
     box_kill(&errand->job, JOB_CANCELLED);
 }
@@ -149,9 +149,9 @@ int errand_error(const json_t *head, struct hc_err *err)
         enum hc_class class;
         int number;
     } codes[] = {
-        {"not_found", HC_CLASS_REQUEST, ENOENT},   {"forbidden", HC_CLASS_REQUEST, EACCES},
-        {"conflict", HC_CLASS_REQUEST, EEXIST},    {"too_large", HC_CLASS_REQUEST, EFBIG},
-        {"no_space", HC_CLASS_REQUEST, ENOSPC},    {"invalid_request", HC_CLASS_REQUEST, EINVAL},
+        {"not_found", HC_CLASS_REQUEST, ENOENT}, {"forbidden", HC_CLASS_REQUEST, EACCES},
+        {"conflict", HC_CLASS_REQUEST, EEXIST},  {"too_large", HC_CLASS_REQUEST, EFBIG},
+        {"no_space", HC_CLASS_REQUEST, ENOSPC},  {"invalid_request", HC_CLASS_REQUEST, EINVAL},
         {"internal", HC_CLASS_HOST, EIO},
     };
     if (json_is_true(json_object_get(head, "ok")))

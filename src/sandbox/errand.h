@@ -22,8 +22,9 @@ struct errand_events { /* from the loop, never from errand_start */
  * nothing. `time`: µs, 0 for none. 0, or -errno and err. */
 int errand_start(struct sandbox *sandbox, const struct words *words, int input, int output, uint64_t time,
                  const struct errand_events *events, struct errand **out, struct hc_err *err);
-/* Ends it; nothing more is told. */
-void errand_drop(struct errand *errand);
+/* Ends it; nothing more is told. `fd`, if it is not -1, is closed when the helper is gone and not before: the end of a
+ * body that was cut off must not look like its end. */
+void errand_drop(struct errand *errand, int fd);
 /* What a head says of a failure, as an error: its code decides the HTTP status. 0: it is none. */
 int errand_error(const json_t *head, struct hc_err *err);
 

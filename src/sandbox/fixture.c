@@ -1,7 +1,7 @@
 /* See sandbox.h: what lives in a sandbox, in one list. */
+#include "run/result.h"
 #include "sandbox/kinds.h"
 #include "sandbox/sandbox.h"
-#include "run/result.h"
 #include <string.h>
 #include <time.h>
 

@@ -1,7 +1,7 @@
 /*
- * What a detached job has written, in shared memory, so that a gateway that dies loses nothing of it: a memory file with
- * one ring for each stream, which the warden keeps for the next gateway. Of each stream the last bytes are there, as
- * many as its ring has; positions count from the first byte that was ever written.
+ * What a detached job has written, in shared memory, so that a gateway that dies loses nothing of it: a memory file
+ * with one ring for each stream, which the warden keeps for the next gateway. Of each stream the last bytes are there,
+ * as many as its ring has; positions count from the first byte that was ever written.
  */
 #ifndef HC_SANDBOX_LOG_H
 #define HC_SANDBOX_LOG_H

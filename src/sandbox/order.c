@@ -115,7 +115,8 @@ static int read_order(const struct config *config, const char *text, size_t leng
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "the request must be a JSON object");
     result = read_time(order, "idle_timeout", settings->idle_timeout, settings->longest_lifetime, &times->idle, err);
     if (result == 0)
-        result = read_time(order, "max_lifetime", settings->max_lifetime, settings->longest_lifetime, &times->life, err);
+        result =
+            read_time(order, "max_lifetime", settings->max_lifetime, settings->longest_lifetime, &times->life, err);
     if (result == 0)
         result = read_flag(order, "recover", &times->recover, err);
     if (result == 0)

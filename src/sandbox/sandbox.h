@@ -32,8 +32,8 @@ struct fixture_kind {
     json_t *(*save)(const struct fixture *fixture);
     /* From what was saved, with the fds that were kept, which it takes. NULL: it cannot go on, and its job is ended. If
      * the job is over (held->over) it hears of that by job.ended right after. */
-    struct fixture *(*restore)(struct sandbox *sandbox, const json_t *saved, const struct warden_message *held, int *fds,
-                               size_t count);
+    struct fixture *(*restore)(struct sandbox *sandbox, const json_t *saved, const struct warden_message *held,
+                               int *fds, size_t count);
     void (*free)(struct fixture *fixture); /* it is in no list any more, and its job has ended */
 };
 
@@ -64,8 +64,8 @@ struct sandbox {
     struct box *box;   /* NULL: it failed, or is not there yet */
     char *order;       /* what it was asked for with, as JSON text */
     struct request *request;
-    struct plan plan;     /* its cell, environment and first files; the one stage has its limits */
-    struct limits limits; /* of all jobs together; timeout and output: of each */
+    struct plan plan;            /* its cell, environment and first files; the one stage has its limits */
+    struct limits limits;        /* of all jobs together; timeout and output: of each */
     int64_t created_at, used_at; /* µs since the epoch */
     uint64_t used_clock, created_clock, failed_clock;
     uint64_t idle_timeout, max_lifetime; /* µs; 0: none */
@@ -90,7 +90,7 @@ void sandbox_hold(struct sandbox *sandbox);    /* it is not idle until it is rel
 void sandbox_release(struct sandbox *sandbox); /* it may be gone after this */
 /* Reads what comes by a pipe that something in the sandbox still holds, and forgets it. Takes the fd. */
 void sandbox_linger(struct sandbox *sandbox, int fd);
-void sandbox_save(struct sandbox *sandbox);    /* for the next gateway; what cannot be kept is logged */
+void sandbox_save(struct sandbox *sandbox); /* for the next gateway; what cannot be kept is logged */
 bool sandbox_idle(const struct sandbox *sandbox);
 /* When it will be ended if nobody uses it, µs since the epoch; 0: never. */
 int64_t sandbox_expires(const struct sandbox *sandbox);
@@ -113,7 +113,7 @@ void sandboxes_free(struct sandboxes *all);
 void sandboxes_configure(struct sandboxes *all, const struct config *config);
 /* The warden is there: what lives on is asked for. `ready` is called when the list is whole. */
 int sandboxes_attach(struct sandboxes *all, struct link *link, uint32_t required);
-bool sandboxes_ready(const struct sandboxes *all); /* the list is whole */
+bool sandboxes_ready(const struct sandboxes *all);                       /* the list is whole */
 size_t sandboxes_count(const struct sandboxes *all, const char *tenant); /* NULL: all */
 struct sandbox *sandboxes_first(const struct sandboxes *all);            /* newest first, by next */
 struct sandbox *sandboxes_find(const struct sandboxes *all, const char *tenant, const char *id); /* tenant NULL: any */
@@ -128,8 +128,8 @@ int sandbox_create(struct sandboxes *all, const char *tenant, const char *order,
 void sandbox_unwatch(struct sandbox *sandbox); /* who made it has gone: it goes as well, unless it is there already */
 void sandbox_delete(struct sandbox *sandbox, const char *event, const char *why);
 /* `done` as in box_freeze, with the state changed before it is called. */
-int sandbox_pause(struct sandbox *sandbox, bool on,
-                  void (*done)(void *data, const struct warden_message *message), void *data, struct hc_err *err);
+int sandbox_pause(struct sandbox *sandbox, bool on, void (*done)(void *data, const struct warden_message *message),
+                  void *data, struct hc_err *err);
 /* One that failed, and that is to be made anew: as sandbox_create, under the same id. */
 int sandbox_recover(struct sandbox *sandbox,
                     void (*created)(void *data, struct sandbox *sandbox, const struct hc_err *err), void *creator,

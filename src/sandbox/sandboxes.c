@@ -215,9 +215,8 @@ static const json_t *saved_fixture(const struct sandboxes *all, uint64_t job)
 {
     size_t index;
     const json_t *saved;
-    json_array_foreach(json_object_get(all->adopting_state, "fixtures"), index, saved)
-        if ((uint64_t)json_integer_value(json_object_get(saved, "job")) == job)
-            return saved;
+    json_array_foreach(json_object_get(all->adopting_state, "fixtures"), index,
+                       saved) if ((uint64_t)json_integer_value(json_object_get(saved, "job")) == job) return saved;
     return NULL;
 }
 
@@ -228,9 +227,8 @@ static void adopt_job(struct sandboxes *all, const struct warden_message *messag
         return;
     const json_t *saved = saved_fixture(all, message->job);
     const struct fixture_kind *kind = fixture_kind_find(json_string_value(json_object_get(saved, "kind")));
-    struct fixture *fixture = kind && sandbox->state != SANDBOX_STOPPING
-                                  ? kind->restore(sandbox, saved, message, fds, count)
-                                  : NULL;
+    struct fixture *fixture =
+        kind && sandbox->state != SANDBOX_STOPPING ? kind->restore(sandbox, saved, message, fds, count) : NULL;
     if (!fixture) {
         if (message->over)
             box_over(sandbox->box, message);

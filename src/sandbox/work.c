@@ -172,8 +172,7 @@ static struct fixture *work_restore(struct sandbox *sandbox, const json_t *saved
     return &work->fixture;
 }
 
-const struct fixture_kind work_kind = {
-    .word = "job", .save = work_save, .restore = work_restore, .free = work_free};
+const struct fixture_kind work_kind = {.word = "job", .save = work_save, .restore = work_restore, .free = work_free};
 
 /* ---- its beginning ---- */
 
@@ -330,10 +329,9 @@ void work_end_input(struct work *work)
 json_t *work_json(const struct work *work)
 {
     char started[40], ended[40];
-    json_t *object =
-        json_pack("{s:s, s:s?, s:s, s:o, s:s}", "id", work->fixture.id, "name", work->name, "state",
-                  work->over ? "ended" : "running", "command", hc_json_text_lossy(work->command), "started_at",
-                  sandbox_time_text(work->fixture.created_at, started, sizeof started));
+    json_t *object = json_pack("{s:s, s:s?, s:s, s:o, s:s}", "id", work->fixture.id, "name", work->name, "state",
+                               work->over ? "ended" : "running", "command", hc_json_text_lossy(work->command),
+                               "started_at", sandbox_time_text(work->fixture.created_at, started, sizeof started));
     if (!object)
         return NULL;
     json_object_set_new(object, "ended_at",

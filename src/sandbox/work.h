@@ -40,7 +40,7 @@ int work_start(struct sandbox *sandbox, const struct plan *plan, const char *nam
 struct work *work_find(const struct sandbox *sandbox, const char *id);
 void work_watch(struct work *work, struct work_watcher *watcher);
 void work_unwatch(struct work *work, struct work_watcher *watcher);
-void work_kill(struct work *work); /* with all that it started, also what it left running */
+void work_kill(struct work *work);              /* with all that it started, also what it left running */
 int work_signal(struct work *work, int number); /* -ESRCH: it is over */
 /* Writes as much as fits: the count, -EAGAIN, or -EPIPE. */
 ssize_t work_write(struct work *work, const char *data, size_t length);

@@ -25,8 +25,10 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
     job->id = id;
     job->spec = *spec;
     job->pidfd = job->report = job->oom = job->door = job->door_inside = -1;
-    if (spec->has_door)
-        job->door_inside = HC_TAKE_FD(fds[--count]);
+    if (spec->has_door) {
+        count--;
+        job->door_inside = HC_TAKE_FD(fds[count]);
+    }
     for (size_t i = 0; i < 5; i++)
         job->fds[i] = i < count ? HC_TAKE_FD(fds[i]) : -1;
     job->next = cell->jobs;
@@ -176,7 +178,8 @@ static void read_report(struct held_job *job)
         err->field[sizeof err->field - 1] = err->message[sizeof err->message - 1] =
             err->remedy[sizeof err->remedy - 1] = '\0';
         job->err = *err;
-    } else if (count == (ssize_t)sizeof report.time && job->spec.kind == JOB_PROGRAM) {
+    } else if (count == (ssize_t)sizeof report.time &&
+               (job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL)) {
         /* Its own clock, within what can be true: a guest has no say in it, and yet. */
         uint64_t now = hc_now();
         job->exec_at = report.time >= job->begun && report.time <= now ? report.time : now;

@@ -1,13 +1,14 @@
 /*
  * Cells that last: theory of operation.
  *
- * An ordinary cell is its client's, and goes with it. A lasting one stays when the client (a gateway) dies, and the next
- * client finds it by asking (WARDEN_HELD). So that it finds more than a cell, a client may leave fds here (WARDEN_KEEP):
- * its ends of pipes and terminals, and memory files with whatever it needs to know. Nothing here reads them.
+ * An ordinary cell is its client's, and goes with it. A lasting one stays when the client (a gateway) dies, and the
+ * next client finds it by asking (WARDEN_HELD). So that it finds more than a cell, a client may leave fds here
+ * (WARDEN_KEEP): its ends of pipes and terminals, and memory files with whatever it needs to know. Nothing here reads
+ * them.
  *
  * Its limits are of the cell as a whole, and written once; many jobs run in it side by side, each in a group within the
- * cell's group (kernel/cgroup_inner.c), so that one can be ended with all its descendants while the others go on. What a
- * job leaves running when its main process has ended stays, as it would on any machine, until somebody ends it or the
+ * cell's group (kernel/cgroup_inner.c), so that one can be ended with all its descendants while the others go on. What
+ * a job leaves running when its main process has ended stays, as it would on any machine, until somebody ends it or the
  * cell. The end of a job is remembered until the client says that it has heard of it, and so is the end of a cell that
  * nobody asked for: a client that dies with the news unread has lost nothing.
  */

@@ -59,14 +59,14 @@ enum warden_type {
     WARDEN_PING,        /* keeper →, of a service: answered alike, so that one that hangs is noticed */
 
     /* Of cells that last: warden/lasting.c */
-    WARDEN_KEEP,        /* client →: fds to keep for it, of a cell (job 0) or of a job; those before are let go */
-    WARDEN_HELD,        /* client →; answered alike for each cell and each of its jobs that are there, with the fds that
-                           were kept; the last answer has no cell */
+    WARDEN_KEEP, /* client →: fds to keep for it, of a cell (job 0) or of a job; those before are let go */
+    WARDEN_HELD, /* client →; answered alike for each cell and each of its jobs that are there, with the fds that
+                    were kept; the last answer has no cell */
     WARDEN_CELL_USAGE,  /* client →; answered alike, with usage */
     WARDEN_CELL_FREEZE, /* client →: on; answered alike, with on as it is now, or err */
     WARDEN_JOB_SIGNAL,  /* client →: signal, for the job's process group */
-    WARDEN_JOB_SWEEP,   /* client →: ends all processes of a job but its main one; then that gets `signal`, if not 0 */
-    WARDEN_JOB_FORGET,  /* client →: it has heard of the job's end */
+    WARDEN_JOB_SWEEP,  /* client →: ends all processes of a job but its main one; then that gets `signal`, if not 0 */
+    WARDEN_JOB_FORGET, /* client →: it has heard of the job's end */
 };
 
 /* How a job came to be. Nothing about its cell or its seal differs. */
@@ -116,9 +116,9 @@ enum job_end {                    /* what ended it */
 };
 
 enum job_kind {
-    JOB_PROGRAM, /* unpack files if there are any, then exec argv */
-    JOB_COLLECT, /* helper: end what still runs in the cell, then write the files that match argv's patterns to stdout
-                    (cell/archive.h) */
+    JOB_PROGRAM,  /* unpack files if there are any, then exec argv */
+    JOB_COLLECT,  /* helper: end what still runs in the cell, then write the files that match argv's patterns to stdout
+                     (cell/archive.h) */
     JOB_FILES,    /* helper: what argv says with the files of the cell (cell/files.h) */
     JOB_TERMINAL, /* exec argv in a terminal, whose other end goes out by the door (cell/hand.h) */
     JOB_CONNECT,  /* helper: a connection to the port argv[0] goes out by the door */

@@ -89,7 +89,7 @@ struct held_job {
     struct held_cell *cell;
     uint64_t id;
     struct job_spec spec;
-    int fds[5]; /* until it is started: stdin, stdout, stderr, block, files */
+    int fds[5];          /* until it is started: stdin, stdout, stderr, block, files */
     struct inner *inner; /* in a cell that lasts */
     struct kept kept;
     bool over; /* it has ended, and its client has not heard: facts has how */
@@ -169,8 +169,8 @@ void lasting_end(struct held_job *job); /* its processes, and no others of the c
 void lasting_over(struct held_job *job, const struct warden_message *message);
 /* Messages of the client's. Takes the fds. */
 void lasting_message(struct warden *warden, const struct warden_message *message, int *fds, size_t count);
-void lasting_clear(struct held_cell *cell);  /* groups of jobs in which nobody is any more */
-void lasting_forget(struct held_job *job);   /* what belongs to a job that is freed */
+void lasting_clear(struct held_cell *cell);   /* groups of jobs in which nobody is any more */
+void lasting_forget(struct held_job *job);    /* what belongs to a job that is freed */
 void lasting_release(struct held_cell *cell); /* and to a cell */
 
 /* pool.c */

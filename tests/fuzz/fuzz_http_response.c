@@ -50,7 +50,7 @@ static void read_all(struct reading *reading, const char *data, size_t size, uin
         size_t piece = next_piece(&seed, size - at);
         reading->status = http_response_feed(&response, data + at, piece, &reading->body);
         at += piece;
-        if (response.line.length > HTTP_HEAD_MAX)
+        if (response.reader.line.length > HTTP_HEAD_MAX)
             abort();
     }
     reading->end = http_response_end(&response);

@@ -6,10 +6,12 @@
  *     PUT /count          how many bytes the body had, and their sum modulo 2^32, as "LENGTH SUM"
  *     PUT /pipe           the same, but the body goes through a pipe (carry.h)
  *     GET /bytes/N        N bytes, from a pipe, with a length; /chunks/N without
+ *     ANY /proxy/PORT/... handed on to that port of this machine, as a preview is
  */
 #include "base/fd.h"
 #include "gateway/carry.h"
 #include "gateway/http.h"
+#include "gateway/proxy.h"
 #include "gateway/websocket.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -221,6 +223,55 @@ static void accept_socket(struct visit *visit)
         http_reply(visit->request, status, "text/plain", why, strlen(why));
 }
 
+/* ---- previews ---- */
+
+static void on_failed(void *data, struct http_request *request, int status, const char *why)
+{
+    (void)data;
+    http_reply(request, status, "text/plain", why, strlen(why));
+}
+
+static void on_ended(void *data)
+{
+    (void)data;
+    printf("proxied\n");
+    fflush(stdout);
+}
+
+static int connect_to(const char *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons((uint16_t)strtoul(port, NULL, 10));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 && hc_set_nonblock(fd, true) == 0)
+        return fd;
+    return hc_close(fd);
+}
+
+static void hand_on(struct visit *visit)
+{
+    static const char *const headers[] = {"Content-Security-Policy", "sandbox allow-scripts", NULL};
+    const char *port = visit->request->target + strlen("/proxy/"), *rest = strchr(port, '/');
+    char host[32], prefix[32];
+    int fd = rest != NULL ? connect_to(port) : -1;
+    if (fd < 0) {
+        on_failed(NULL, visit->request, 502, "nothing listens there");
+        return;
+    }
+    snprintf(host, sizeof host, "localhost:%.*s", (int)(rest - port), port);
+    snprintf(prefix, sizeof prefix, "/proxy/%.*s", (int)(rest - port), port);
+    const struct proxy_options options = {.target = rest,
+                                          .host = host,
+                                          .prefix = prefix,
+                                          .headers = headers,
+                                          .answer_time = 2000000,
+                                          .idle_time = 5000000};
+    const struct proxy_handlers handlers = {.failed = on_failed, .ended = on_ended};
+    struct proxy *proxy;
+    if (proxy_start(visit->server->loop, visit->request, fd, &options, &handlers, &proxy) < 0)
+        http_reply(visit->request, 400, "text/plain", "no", 2);
+}
+
 /* ---- the server ---- */
 
 static void handle(void *data, struct http_request *request)
@@ -229,6 +280,8 @@ static void handle(void *data, struct http_request *request)
     struct visit *visit = request->context;
     if (strcmp(request->path, "/ws") == 0) {
         accept_socket(visit);
+    } else if (strncmp(request->path, "/proxy/", 7) == 0) {
+        hand_on(visit);
     } else if (strcmp(request->path, "/count") == 0) {
         request->on_body = count_piece;
         request->on_body_end = count_end;

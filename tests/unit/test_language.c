@@ -349,7 +349,8 @@ static void expect_expansion(const struct language *language, const struct langu
 {
     struct words argv = {0};
     struct hc_err err = {0};
-    assert_int_equal(language_expand(language, stage, "/workspace", entry, LANGUAGE_OUT, sources, limits, &argv, &err), 0);
+    assert_int_equal(language_expand(language, stage, "/workspace", entry, LANGUAGE_OUT, sources, limits, &argv, &err),
+                     0);
     char text[512] = "";
     for (size_t i = 0; i < argv.count; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s|", argv.item[i]);
