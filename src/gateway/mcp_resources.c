@@ -7,6 +7,7 @@
  * A list has one page for each sandbox: its cursor is the number of the sandbox in the list of them.
  */
 #include "base/fd.h"
+#include "gateway/http_url.h"
 #include "gateway/mcp.h"
 #include "gateway/tools_internal.h"
 #include "text/base64.h"
@@ -209,6 +210,26 @@ static void on_run(void *data)
     fail(call, MCP_NO_RESOURCE, "the run has not brought back such a file");
 }
 
+/* `id` is `length` bytes of the address, and behind it is the path. */
+static void read_resource(struct mcp_call *call, const char *uri, const char *id, size_t length, bool sandbox)
+{
+    struct tool_ask made = {.target = HC_BUF_INIT(TOOL_TARGET_LIMIT)};
+    char path[TOOL_TARGET_LIMIT / 4];
+    int decoded = http_percent_decode(id + length, strlen(id + length), false, path, sizeof path);
+    if (sandbox)
+        hc_buf_printf(&made.target, "/v1/sandboxes/%.*s/files/?path=", (int)length, id);
+    else
+        hc_buf_printf(&made.target, "/v1/runs/%.*s", (int)length, id);
+    if (decoded > 0 && sandbox)
+        ask_encoded(&made, path, true);
+    call->kept = decoded > 0 ? json_pack("{s:s, s:s}", "uri", uri, "path", path + 1) : NULL;
+    if (call->kept == NULL || hc_buf_status(&made.target) != 0)
+        fail(call, MCP_NO_RESOURCE, "this is no address of a file, or too long");
+    else
+        ask(call, made.target.data, sandbox ? on_file : on_run);
+    hc_buf_release(&made.target);
+}
+
 void mcp_resources_read(struct mcp_exchange *exchange, const struct mcp_message *message)
 {
     const char *uri = json_string_value(mcp_param(message, "uri"));
@@ -223,18 +244,8 @@ void mcp_resources_read(struct mcp_exchange *exchange, const struct mcp_message 
         return;
     }
     struct mcp_call *call = mcp_call_new(exchange, message->id);
-    struct hc_buf target = HC_BUF_INIT(TOOL_TARGET_LIMIT);
-    if (sandbox)
-        hc_buf_printf(&target, "/v1/sandboxes/%.*s/files%s", (int)length, id, id + length);
-    else
-        hc_buf_printf(&target, "/v1/runs/%.*s", (int)length, id);
-    if (call != NULL)
-        call->kept = json_pack("{s:s, s:s}", "uri", uri, "path", id + length + 1);
     if (call == NULL)
         mcp_answer(exchange, NULL);
-    else if (call->kept == NULL || hc_buf_status(&target) != 0)
-        fail(call, MCP_NO_RESOURCE, "the address is too long");
     else
-        ask(call, target.data, sandbox ? on_file : on_run);
-    hc_buf_release(&target);
+        read_resource(call, uri, id, length, sandbox);
 }

@@ -9,16 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds "/files/PATH". In that route a relative path whose first name is one of the root's folders would be an absolute
- * one, so a relative path is always written below the working directory. */
+/* Adds "/files/?path=PATH": behind the slash of that route some relative paths would be taken for absolute ones. */
 static int ask_file(const struct tool_call *call, struct tool_ask *ask, struct hc_err *err)
 {
-    const char *path = tool_text(call, "path");
     int status = ask_sandbox(call, ask, err);
-    hc_buf_add_str(&ask->target, path[0] == '/' ? "/files" : "/files/workspace/");
-    while (path[0] == '.' && path[1] == '/')
-        path += 2;
-    ask_encoded(ask, path, true);
+    hc_buf_add_str(&ask->target, "/files/?path=");
+    ask_encoded(ask, tool_text(call, "path"), true);
     return status;
 }
 

@@ -75,7 +75,7 @@ class Client:
             raise Failure(outcome)
         return outcome["ok"]
 
-    def call(self, name, progress=False, **arguments):
+    def call(self, name, /, progress=False, **arguments):
         return self.do("call", name=name, arguments=arguments, progress=progress)
 
     def close(self):
