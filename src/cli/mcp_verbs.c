@@ -23,8 +23,8 @@ const struct verb verb_mcp = {
                                        OPTION_ROW_KEY_FILE,
                                        OPTION_ROW_HELP,
                                        {0}},
-    .examples = (const struct example[]){{"claude mcp add hotcell -- hotcell mcp", "give it to Claude Code"},
-                                         {"hotcell mcp --server https://cells.example --key-file ~/cells.key",
+    .examples = (const struct example[]){{"hotcell mcp", "what a client's configuration says, without more"},
+                                         {"hotcell mcp --server https://cells.example --key-file cells.key",
                                           "the tools of another machine"},
                                          {0}},
     .remote = true,
@@ -75,10 +75,8 @@ const struct verb verb_mcp_wrap = {
     .options = WRAP_OPTIONS,
     .examples =
         (const struct example[]){
-            {"hotcell mcp-wrap --mount /srv/mcp:/srv/mcp -- node /srv/mcp/node_modules/some-server/index.js",
-             "instead of node … in a client's configuration"},
-            {"hotcell mcp-wrap --mount ~/notes:/notes:rw --memory 256m -- /usr/bin/notes-server /notes",
-             "one folder, and nothing else"},
+            {"hotcell mcp-wrap --mount /srv/mcp:/srv/mcp -- node /srv/mcp/server.js", "a package of npm"},
+            {"hotcell mcp-wrap --mount ~/notes:/notes:rw --memory 256m -- notes-server /notes", "one folder"},
             {0}},
     .run = wrap,
 };
