@@ -33,14 +33,16 @@ const struct verb verb_mcp = {
 
 /* clang-format off */
 static const struct option WRAP_OPTIONS[] = {
-    {OPTION_HEADING, 0, NULL, NULL, false, NULL, "Limits (a SIZE is 65536, 64k, 512m or 1.5g; a TIME is 2, 1.5s, 500ms or 2m)"},
+    {OPTION_HEADING, 0, NULL, NULL, false, NULL,
+     "Limits (a SIZE is 65536, 64k, 512m or 1.5g; a TIME is 2, 1.5s, 500ms or 2m)"},
     {RUN_FIELD, 0, "timeout", "TIME", false, "limits.timeout", "end it after this time by the clock (default: never)"},
     {RUN_FIELD, 0, "cpu-time", "TIME", false, "limits.cpu_time", "end it after this much CPU time (default: no limit)"},
     {RUN_FIELD, 0, "memory", "SIZE", false, "limits.memory", "memory of all its processes and files (default 512m)"},
     {RUN_FIELD, 0, "cpus", "NUMBER", false, "limits.cpus", "how many CPUs, such as 0.5 (default 1.0)"},
     {RUN_FIELD, 0, "pids", "NUMBER", false, "limits.pids", "processes and threads at one time (default 100)"},
     {RUN_FIELD, 0, "disk", "SIZE", false, "limits.disk", "bytes in all the files it writes (default 100m)"},
-    {RUN_FIELD, 0, "files-open", "NUMBER", false, "limits.files_open", "files each process may have open (default 256)"},
+    {RUN_FIELD, 0, "files-open", "NUMBER", false, "limits.files_open",
+     "files each process may have open (default 256)"},
     {OPTION_HEADING, 0, NULL, NULL, false, NULL, "What it sees"},
     {RUN_ENV, 0, "env", "K=V", false, NULL, "set a variable; K alone passes on the value it has here"},
     {RUN_FILE, 0, "file", "PATH[:NAME]", false, NULL, "put a copy of a file or folder into the working directory"},

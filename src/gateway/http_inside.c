@@ -13,7 +13,7 @@ struct http_inside {
     struct http_request request;
     struct http_inside_events events;
     struct hc_loop *loop;
-    struct hc_timer *timer;       /* the next turn, where something is to be done in it */
+    struct hc_timer *timer;       /* the next turn, where one is needed */
     bool busy, over;              /* it is being worked on in this turn; it has ended meanwhile */
     bool drained;                 /* on_drained is due */
     bool streamed, paused, ended; /* its body */
@@ -70,7 +70,7 @@ static int copy_ask(struct http_inside *inside, const struct http_inside_ask *as
         return -ENOMEM;
     if (http_path_decode(ask->target, path_length, inside->path) != NULL)
         return -EINVAL;
-    if (ask->length > 0)
+    if (ask->body != NULL && ask->length > 0)
         memcpy(inside->body, ask->body, ask->length);
     inside->body[ask->length] = '\0';
     inside->length = ask->length;
