@@ -15,7 +15,7 @@ C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
 FUZZ_TARGETS = $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .DEFAULT_GOAL := all
-.PHONY: all help serve test test-v2 soak install bench bench-trace fuzz format lint lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck \
+.PHONY: all help serve test test-v2 soak install python-deb bench bench-trace fuzz format lint lint-format lint-layers lint-sources lint-text lint-tidy lint-cppcheck \
 	clean build build-asan deps deps-serve deps-soak deps-test
 
 all: deps build ## Build build/hotcell and everything beside it. Missing build packages are installed first.
@@ -25,7 +25,7 @@ help: ## Print this table.
 	@echo
 	@echo "  Variables: PREFIX ($(PREFIX)), DESTDIR, JOBS ($(JOBS)), WERROR ($(WERROR)), FUZZ_SECONDS ($(FUZZ_SECONDS)), SOAK_RUNS ($(SOAK_RUNS)),"
 	@echo "  ARGS for make serve (options of hotcell serve, such as ARGS=\"--listen 127.0.0.1:7700\") and make bench (such as"
-	@echo "  ARGS=\"warm --quick\"), and TESTS, which names the sections for make test (tools/run-tests --list prints them)."
+	@echo "  ARGS=\"warm --quick\"), TESTS, which names the sections for make test (tools/run-tests --list prints them), and VARIANTS for make test-v2."
 
 serve: deps-serve build ## Start a server in the foreground on 127.0.0.1:7600 and 127.0.0.1:6000, and say how to call it. ARGS are passed on.
 	@tools/serve build/hotcell $(ARGS)
@@ -33,8 +33,8 @@ serve: deps-serve build ## Start a server in the foreground on 127.0.0.1:7600 an
 test: deps-test build ## Run every test and check, section by section. The last line counts them. Installs what tests need.
 	@tools/run-tests $(TESTS)
 
-test-v2: deps-test build ## Run the whole test suite in virtual machines: cgroup v2, v1, hybrid, none, and others.
-	@tests/vm/run --full
+test-v2: deps-test build ## Run what depends on the kernel in virtual machines: cgroup v2, v1, hybrid, none, systemd. VARIANTS="v2 v1" chooses among them.
+	@tests/vm/run $(if $(VARIANTS),$(addprefix --variant ,$(VARIANTS)),--full)
 
 soak: deps-soak build ## SOAK_RUNS runs against a private server, with faults injected; nothing may leak or grow. Takes a while.
 	@$(PYTHON) tests/soak/soak.py --program build/hotcell --runs $(SOAK_RUNS)
@@ -44,6 +44,9 @@ install: all ## Install programs, library, header, languages, man page, completi
 	@ninja -C build -j $(JOBS)
 	@DESTDIR=$(DESTDIR) meson install -C build --no-rebuild --quiet
 	@echo "Installed below $(DESTDIR)$(PREFIX)."
+
+python-deb: ## Build the Debian package of the Python client, build/python3-hotcell_VERSION_all.deb.
+	@packaging/debian-python/build build
 
 bench: all ## Compare hotcell with bubblewrap, runc, docker and bare programs. One table, and one JSON file in bench/out/. ARGS are passed on.
 	@tools/deps bench

@@ -1,6 +1,6 @@
 # bash completion for hotcell
 
-_hotcell_verbs='run serve mcp mcp-wrap tools languages doctor config history show cancel stats key audit version help'
+_hotcell_verbs='run serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help'
 
 # The verbs other than run and help: options may stand anywhere.
 _hotcell_other()
@@ -13,15 +13,15 @@ _hotcell_other()
     tools) options='--format' ;;
     languages) options="--json --names --config $server" ;;
     doctor | config) options='--json --config' ;;
-    history) options="--limit -l --language --status --before --json --state --config $server" ;;
+    history) options="--limit -l --language --status --before --errors --error-type --fingerprint --json --state --config $server" ;;
     show) options="--report --json --state --config $server" ;;
-    cancel | stats) options="--json --state --config $server" ;;
+    cancel | stats | why) options="--json --state --config $server" ;;
     key)
         options='--runs-per-minute --concurrent --cpu-seconds-per-day --no-compile-cache --json --state --config'
         ((COMP_CWORD == index + 1)) && words='create list revoke'
         ;;
     audit)
-        options='--event --limit --json --state --config'
+        options='--kept --event --limit --json --state --config'
         ((COMP_CWORD == index + 1)) && words='verify list'
         ;;
     version) options='--json' ;;
@@ -41,7 +41,7 @@ _hotcell_other()
         mapfile -t COMPREPLY < <(compgen -W 'mount_denied request_refused unauthorized limit_hit key_created key_revoked
             blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded mcp_server_ended' -- "$cur")
         ;;
-    --server | --listen | --limit | --before | --concurrent | --runs-per-minute | --cpu-seconds-per-day) ;;
+    --server | --listen | --limit | --before | --error-type | --fingerprint | --concurrent | --runs-per-minute | --cpu-seconds-per-day) ;;
     *) mapfile -t COMPREPLY < <(compgen -W "$words $options -h --help" -- "$cur") ;;
     esac
 }

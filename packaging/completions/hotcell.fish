@@ -2,7 +2,7 @@
 
 complete -c hotcell -f
 
-set -l verbs run serve mcp mcp-wrap tools languages doctor config history show cancel stats key audit version help
+set -l verbs run serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help
 
 complete -c hotcell -n __fish_use_subcommand -a run -d 'run code or a command in a fresh cell'
 complete -c hotcell -n __fish_use_subcommand -a serve -d 'serve runs by HTTP'
@@ -14,6 +14,7 @@ complete -c hotcell -n __fish_use_subcommand -a doctor -d 'check what this machi
 complete -c hotcell -n __fish_use_subcommand -a config -d 'show the configuration in force'
 complete -c hotcell -n __fish_use_subcommand -a history -d 'list the runs of a server'
 complete -c hotcell -n __fish_use_subcommand -a show -d 'show one run of a server'
+complete -c hotcell -n __fish_use_subcommand -a why -d 'explain why a run failed'
 complete -c hotcell -n __fish_use_subcommand -a cancel -d 'end a run of a server'
 complete -c hotcell -n __fish_use_subcommand -a stats -d 'count what a server has run'
 complete -c hotcell -n __fish_use_subcommand -a key -d 'make, list and revoke the keys of a server'
@@ -27,11 +28,11 @@ complete -c hotcell -n "__fish_seen_subcommand_from $verbs" -l json -d 'as JSON'
 complete -c hotcell -n "__fish_seen_subcommand_from $verbs" -l config -r -F -d 'a configuration file'
 complete -c hotcell -n '__fish_seen_subcommand_from languages' -l names -d 'the names alone'
 
-set -l remote '__fish_use_subcommand; or __fish_seen_subcommand_from run mcp languages history show cancel stats'
+set -l remote '__fish_use_subcommand; or __fish_seen_subcommand_from run mcp languages history show why cancel stats'
 complete -c hotcell -n $remote -l server -x -d 'do it on this server'
 complete -c hotcell -n $remote -l ca -r -F -d 'with https, trust the certificates in this file alone'
 complete -c hotcell -n $remote -l key-file -r -F -d 'take the key of the server from this file'
-complete -c hotcell -n '__fish_seen_subcommand_from serve history show cancel stats key audit' -l state -r -F \
+complete -c hotcell -n '__fish_seen_subcommand_from serve history show why cancel stats key audit' -l state -r -F \
     -d 'the state folder of the server'
 
 complete -c hotcell -n '__fish_seen_subcommand_from serve' -s l -l listen -x -d 'listen here and nowhere else'
@@ -53,12 +54,16 @@ complete -c hotcell -n '__fish_seen_subcommand_from history' -s l -l language -x
 complete -c hotcell -n '__fish_seen_subcommand_from history' -l status -x -d 'only runs that ended so' \
     -a 'queued running completed error compile_error timeout oom output_limit pids_limit killed internal'
 complete -c hotcell -n '__fish_seen_subcommand_from history' -l before -x -d 'only runs older than this one'
+complete -c hotcell -n '__fish_seen_subcommand_from history' -l errors -d 'kinds of failures instead of runs'
+complete -c hotcell -n '__fish_seen_subcommand_from history' -l error-type -x -d 'only failures of this type'
+complete -c hotcell -n '__fish_seen_subcommand_from history' -l fingerprint -x -d 'only this kind of failure'
 complete -c hotcell -n '__fish_seen_subcommand_from show' -l report -d 'everything that helps to find a fault'
 complete -c hotcell -n '__fish_seen_subcommand_from key' -a 'create list revoke'
 complete -c hotcell -n '__fish_seen_subcommand_from key' -l runs-per-minute -x -d 'runs that may begin in a minute'
 complete -c hotcell -n '__fish_seen_subcommand_from key' -l cpu-seconds-per-day -x -d 'CPU time in a day'
 complete -c hotcell -n '__fish_seen_subcommand_from key' -l no-compile-cache -d 'keep nothing that its runs compile'
 complete -c hotcell -n '__fish_seen_subcommand_from audit' -a 'verify list'
+complete -c hotcell -n '__fish_seen_subcommand_from audit' -l kept -x -d 'a last hash of an earlier time, which must be in the chain'
 complete -c hotcell -n '__fish_seen_subcommand_from audit' -l event -x -d 'only such events' \
     -a 'mount_denied request_refused unauthorized limit_hit key_created key_revoked blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded mcp_server_ended'
 

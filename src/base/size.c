@@ -148,6 +148,8 @@ int hc_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *valu
     int status = 0;
     const char *rest = read_decimal(text, &number, &status);
     bool whole = rest != NULL && *rest == '\0' && number.scale == 1;
+    if (!whole && status != -ERANGE && high == UINT64_MAX) /* nobody is helped by that number */
+        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "\"%.80s\" is not a whole number", text);
     if (!whole && status != -ERANGE)
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "\"%.80s\" is not a whole number from %" PRIu64 " to %" PRIu64,
                        text, low, high);
@@ -164,7 +166,9 @@ int hc_parse_decimal(const char *text, double low, double high, double *value, s
     bool negative = *text == '-';
     const char *rest = read_decimal(negative ? text + 1 : text, &number, &status);
     if (rest == NULL ? status != -ERANGE : *rest != '\0')
-        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "\"%.80s\" is not a number from %g to %g", text, low, high);
+        return high >= 1e9 /* nor by that one */
+                   ? hc_fail(err, HC_CLASS_REQUEST, EINVAL, "\"%.80s\" is not a number", text)
+                   : hc_fail(err, HC_CLASS_REQUEST, EINVAL, "\"%.80s\" is not a number from %g to %g", text, low, high);
     double parsed = (double)((long double)number.whole + (long double)number.fraction / (long double)number.scale);
     if (negative)
         parsed = -parsed;

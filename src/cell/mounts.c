@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define ROOT IMAGE_CELL
 #define SCRATCH IMAGE_SCRATCH
@@ -103,6 +104,15 @@ int mounts_root(void *plan, struct hc_err *err)
     return 0;
 }
 
+/* Shells and interpreters of a sandbox are started with files of ours, in a root of the cell's own as in any other. */
+static int bind_warm(struct hc_err *err)
+{
+    if (access(IMAGE_WARM, F_OK) < 0)
+        return 0;
+    int result = make_folders(ROOT IMAGE_WARM, err);
+    return result < 0 ? result : place_bind(IMAGE_WARM, ROOT IMAGE_WARM, err);
+}
+
 /* The host's layout: /bin and its like are symlinks into /usr, or folders bound beside it. */
 int mounts_top(void *plan, struct hc_err *err)
 {
@@ -128,7 +138,7 @@ int mounts_top(void *plan, struct hc_err *err)
         if (symlink(target, to) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "making %s", names[i]);
     }
-    return 0;
+    return bind_warm(err);
 }
 
 static int prepare_upper(struct hc_err *err)
@@ -458,7 +468,7 @@ int mounts_pivot(void *plan, struct hc_err *err)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "pivot_root");
         if (umount2(".", MNT_DETACH) < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "detaching the old root");
-        if (access(IMAGE_OWN, F_OK) == 0)
+        if (access(IMAGE_CELL, F_OK) == 0)
             return hc_fail(err, HC_CLASS_OURS, EIO, "the old root is still there");
     }
     if (chdir("/") < 0)

@@ -21,17 +21,16 @@
  * a call that was begun is answered once, unless the shell ends; a frame that makes no sense ends the shell.
  */
 #include "base/fd.h"
+#include "cell/door.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- what bash has for its loadable builtins (builtins.h, evalstring.h, unwind_prot.h) ---- */
@@ -48,6 +47,9 @@ enum { BUILTIN_ENABLED = 1, SEVAL_NONINT = 1, SEVAL_NOHIST = 4, SEVAL_RESETLINE 
 
 extern int last_command_exit_value, indirection_level;
 extern volatile sig_atomic_t interrupt_state;
+extern int (*this_shell_builtin)(void *words);
+extern int wait_builtin(void *words);
+extern int signal_is_trapped(int number);
 extern int parse_and_execute(char *code, const char *name, int flags);
 extern void begin_unwind_frame(const char *tag);
 extern void add_unwind_protect(void (*function)(void *), void *argument);
@@ -63,7 +65,7 @@ extern void *xmalloc(size_t size);
 
 #define FRAME_TAG "hotcell_call"
 #define NEXT_LINE "\nhotcell_call\n" /* the first newline ends what is left of a line that was thrown away */
-enum { DOOR_FD = 3, OUR_FDS = 200, FRAME_LIMIT = 4096, CODE_LIMIT = 64 << 20, CALL_FDS = 4, LINES_AHEAD = 64 };
+enum { CODE_LIMIT = 64 << 20, LINES_AHEAD = 64 };
 
 /* A builtin has nobody to carry its state. */
 static struct session {
@@ -84,18 +86,6 @@ __attribute__((noreturn)) static void leave(const char *why)
     _exit(why ? 125 : 0);
 }
 
-/* The highest place that the limit of open files allows, so that scripts have theirs. */
-static int out_of_the_way(int fd)
-{
-    int moved = -1;
-    for (int least = OUR_FDS; moved < 0 && least > DOOR_FD; least /= 2)
-        moved = fcntl(fd, F_DUPFD_CLOEXEC, least);
-    if (moved < 0)
-        leave("no fd is left for the session");
-    close(fd);
-    return moved;
-}
-
 static void close_in_child(void)
 {
     session.door = hc_close(session.door);
@@ -108,7 +98,14 @@ static void heed_at_last(int number)
 {
     (void)number;
     session.urged = session.active;
-    if (interrupt_state == 0 && session.active)
+    if (!session.active || interrupt_state != 0)
+        return;
+    /* `wait` does not look at the variable, and counts an interrupt on top of it as a second one, which it then waits
+     * for: it gets one at once. bash reads its table of traps in its own handlers, too. */
+    // NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c)
+    if (this_shell_builtin == wait_builtin && !signal_is_trapped(SIGINT))
+        raise(SIGINT);
+    else
         interrupt_state = 1; /* bash looks at it between commands, and when a child has ended */
 }
 
@@ -117,20 +114,13 @@ static void heed_at_last(int number)
 static void send_frame(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void send_frame(const char *format, ...)
 {
-    struct {
-        uint32_t length; /* little-endian, as every machine that hotcell runs on */
-        char text[252];
-    } frame;
+    char text[256];
     va_list arguments;
     va_start(arguments, format);
-    frame.length = (uint32_t)vsnprintf(frame.text, sizeof frame.text, format, arguments);
+    int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    for (size_t sent = 0, size = sizeof frame.length + frame.length; sent < size;) {
-        ssize_t count = send(session.door, (char *)&frame + sent, size - sent, MSG_NOSIGNAL);
-        if (count < 0 && errno != EINTR)
-            leave(NULL);
-        sent += count > 0 ? (size_t)count : 0;
-    }
+    if (door_send(session.door, text, (size_t)length) < 0)
+        leave(NULL);
 }
 
 static void answer(const char *status, int code)
@@ -138,80 +128,6 @@ static void answer(const char *status, int code)
     session.unanswered = false;
     send_frame("{\"id\":%lld,\"event\":\"done\",\"status\":\"%s\",\"exit_code\":%d,\"error\":null}", session.id, status,
                code);
-}
-
-/* Up to `size` bytes and the fds that came with them. An interrupt that comes while nothing is done is for nothing. */
-static size_t receive(void *data, size_t size, int *fds, size_t *count)
-{
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(CALL_FDS * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = data, .iov_len = size};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
-    ssize_t length;
-    while ((length = recvmsg(session.door, &message, MSG_CMSG_CLOEXEC)) < 0)
-        if (errno != EINTR)
-            leave("the door is broken");
-    for (struct cmsghdr *one = CMSG_FIRSTHDR(&message); one; one = CMSG_NXTHDR(&message, one)) {
-        size_t bytes = one->cmsg_len - CMSG_LEN(0);
-        if (one->cmsg_type != SCM_RIGHTS || *count + bytes / sizeof *fds > CALL_FDS)
-            leave("a frame with the wrong fds");
-        memcpy(fds + *count, CMSG_DATA(one), bytes);
-        *count += bytes / sizeof *fds;
-    }
-    if (message.msg_flags & MSG_CTRUNC)
-        leave("a frame with too many fds");
-    return (size_t)length;
-}
-
-static bool receive_all(void *data, size_t size, int *fds, size_t *count)
-{
-    size_t had = 0;
-    while (had < size) {
-        size_t length = receive((char *)data + had, size - had, fds, count);
-        if (length == 0)
-            return false;
-        had += length;
-    }
-    return true;
-}
-
-/* {"op":"execute","id":7}, in any order and with any spaces, and nothing else. */
-static bool read_call(const char *at, long long *id)
-{
-    bool has_op = false, has_id = false;
-    for (char separator = '{'; *at == separator; separator = ',') {
-        int used = 0;
-        at++;
-        if (sscanf(at, " \"op\" : \"execute\" %n", &used) == 0 && used > 0)
-            has_op = true;
-        else if (sscanf(at, " \"id\" : %n", &used) == 0 && used > 0) {
-            char *end;
-            *id = strtoll(at + used, &end, 10);
-            has_id = end > at + used;
-            used = (int)(end - at) + (int)strspn(end, " \t\r\n");
-        } else
-            return false;
-        at += used;
-    }
-    return has_op && has_id && *at == '}';
-}
-
-/* The next call: its fds. Does not return when there is none. */
-static void next_call(int fds[CALL_FDS])
-{
-    uint32_t length;
-    size_t count = 0;
-    char text[FRAME_LIMIT + 1];
-    if (!receive_all(&length, sizeof length, fds, &count))
-        leave(NULL);
-    if (length > FRAME_LIMIT || !receive_all(text, length, fds, &count))
-        leave("a frame that does not end");
-    text[length] = '\0';
-    if (count != CALL_FDS || !read_call(text, &session.id))
-        leave("a frame that is no call");
 }
 
 /* The code, in bash's own memory. NULL: it cannot be one, and why is said on stderr. */
@@ -235,14 +151,16 @@ static char *read_code(int fd)
 
 static void begin(void)
 {
-    int ends[2];
+    int ends[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
     session.begun = true;
-    if (fcntl(DOOR_FD, F_GETFD) < 0 || pipe2(ends, O_CLOEXEC) < 0)
+    session.door = door_take();
+    if (session.door < 0 || null < 0 || pipe2(ends, O_CLOEXEC) < 0)
         leave("there is no door");
-    session.door = out_of_the_way(DOOR_FD);
-    session.reader = out_of_the_way(ends[0]);
-    session.feed = out_of_the_way(ends[1]);
-    session.null = out_of_the_way(open("/dev/null", O_RDWR | O_CLOEXEC));
+    session.reader = door_move_away(ends[0]);
+    session.feed = door_move_away(ends[1]);
+    session.null = door_move_away(null);
+    if (session.reader < 0 || session.feed < 0 || session.null < 0)
+        leave("no fd is left for the session");
     pthread_atfork(NULL, NULL, close_in_child);
     signal(SIGURG, heed_at_last);
     dup2(session.reader, 0);
@@ -294,7 +212,7 @@ static void show_traces(void)
     last_command_exit_value = session.status;
 }
 
-static void carry_out(int fds[CALL_FDS])
+static void carry_out(int fds[DOOR_CALL_FDS])
 {
     begin_unwind_frame(FRAME_TAG);
     add_unwind_protect(take_back, NULL);
@@ -302,7 +220,7 @@ static void carry_out(int fds[CALL_FDS])
     for (int i = 0; i < 3; i++)
         dup2(fds[1 + i], i);
     char *code = read_code(fds[0]);
-    for (int i = 0; i < CALL_FDS; i++)
+    for (int i = 0; i < DOOR_CALL_FDS; i++)
         hc_close(fds[i]);
     show_traces();
     interrupt_state = session.urged = 0;
@@ -332,8 +250,10 @@ static int call(void *words)
         answer("interrupted", session.status);
     }
     feed_reader();
-    int fds[CALL_FDS] = {-1, -1, -1, -1};
-    next_call(fds);
+    int fds[DOOR_CALL_FDS];
+    int result = door_next(session.door, &session.id, fds);
+    if (result <= 0)
+        leave(result == 0 ? NULL : "what came through the door is no call");
     carry_out(fds);
     return 0; /* always: set -e and ERR traps have had their say */
 }

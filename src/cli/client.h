@@ -65,6 +65,7 @@ const char *client_time(const char *rfc3339, char *text, size_t size);
 /* ---- the verbs: client_*.c ---- */
 int client_history(struct cli *cli, const struct client_line *line);
 int client_show(struct cli *cli, const struct client_line *line);
+int client_why(struct cli *cli, const struct client_line *line);
 int client_cancel(struct cli *cli, const struct client_line *line);
 int client_stats(struct cli *cli, const struct client_line *line);
 int client_key(struct cli *cli, const struct client_line *line);

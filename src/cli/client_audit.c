@@ -14,34 +14,64 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_BROKEN = 1, DEFAULT_LIMIT = 50, LINE_DEPTH = 32 };
+enum { EXIT_BROKEN = 1, DEFAULT_LIMIT = 50, LINE_DEPTH = 32, AUDIT_HASH_LENGTH = 64 };
 
 /* ---- verify ---- */
 
-static int verify(const struct cli *cli, int fd, struct hc_err *err)
+/* What the chain says to a person. */
+static void show_report(const struct audit_report *report, bool whole, bool kept)
+{
+    if (!whole) {
+        printf("The audit log is not whole: line %" PRIu64 ": %s.\n", report->bad_line, report->why);
+        return;
+    }
+    printf("The audit log is whole: %" PRIu64 " entr%s.\n", report->lines, report->lines == 1 ? "y" : "ies");
+    if (report->unended > 0)
+        printf("After them are %" PRIu64 " bytes of one that is not whole: its writing was cut short, and nothing was "
+               "written since, or somebody cut it.\n",
+               report->unended);
+    if (kept)
+        printf("The hash that was kept is in it.\n");
+    if (report->lines > 0)
+        printf("Its last hash is %s; kept elsewhere, it shows that nothing was cut off at the end: "
+               "hotcell audit verify --kept HASH.\n",
+               report->last_hash);
+    else
+        printf("That is so before the first start of a server; every start is an entry.\n");
+}
+
+static int check_kept(const char *kept, struct hc_err *err)
+{
+    if (!kept || (strlen(kept) == AUDIT_HASH_LENGTH && strspn(kept, "0123456789abcdefABCDEF") == AUDIT_HASH_LENGTH))
+        return 0;
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "--kept: \"%.80s\" is not a hash", kept);
+    return hc_err_remedy(err, "give the %d hexadecimal digits that hotcell audit verify printed", AUDIT_HASH_LENGTH);
+}
+
+static int verify(const struct cli *cli, const struct client_line *line, int fd, struct hc_err *err)
 {
     struct audit_report report = {0};
+    const char *kept = line->value[CLIENT_KEPT];
 
-    int status = audit_verify(fd, &report);
+    int status = check_kept(kept, err);
+    if (status < 0)
+        return status;
+    status = audit_verify(fd, kept, &report);
     if (status < 0 && status != -EBADMSG)
         return hc_fail_errno(err, HC_CLASS_HOST, -status, "cannot read the audit log");
     bool whole = status == 0;
     if (cli->json) {
-        json_cleanup json_t *object = json_pack(
-            "{s:b, s:I, s:I, s:o, s:o, s:s}", "valid", whole, "lines", (json_int_t)report.lines, "torn",
-            (json_int_t)report.torn, "bad_line", whole ? json_null() : json_integer((json_int_t)report.bad_line), "why",
-            whole ? json_null() : hc_json_text_lossy(report.why), "last_hash", report.last_hash);
+        json_cleanup json_t *object =
+            json_pack("{s:b, s:I, s:I, s:I, s:o, s:o, s:s}", "valid", whole, "lines", (json_int_t)report.lines, "torn",
+                      (json_int_t)report.torn, "unended", (json_int_t)report.unended, "bad_line",
+                      whole ? json_null() : json_integer((json_int_t)report.bad_line), "why",
+                      whole ? json_null() : hc_json_text_lossy(report.why), "last_hash", report.last_hash);
         hc_cleanup_free char *text = object ? hc_json_write(object, false) : NULL;
         status = text ? json_show(text) : -ENOMEM;
         if (status < 0)
             return message_cannot_write(status);
-    } else if (whole) {
-        printf("The audit log is whole: %" PRIu64 " entr%s.\n", report.lines, report.lines == 1 ? "y" : "ies");
-        if (report.lines > 0)
-            printf("Its last hash is %s; kept elsewhere, it also shows that nothing was cut off at the end.\n",
-                   report.last_hash);
     } else {
-        printf("The audit log is not whole: line %" PRIu64 ": %s.\n", report.bad_line, report.why);
+        show_report(&report, whole, kept != NULL);
     }
     return whole ? EXIT_OK : EXIT_BROKEN;
 }
@@ -174,6 +204,6 @@ int client_audit(struct cli *cli, const struct client_line *line)
     if (status == 0)
         status = state_enter(&place, &err); /* the log is parsed without root's rights, too */
     if (status == 0)
-        status = strcmp(line->operand[0], "verify") == 0 ? verify(cli, fd, &err) : list(cli, line, fd, &err);
+        status = strcmp(line->operand[0], "verify") == 0 ? verify(cli, line, fd, &err) : list(cli, line, fd, &err);
     return status < 0 ? message_error(cli, &err) : status;
 }

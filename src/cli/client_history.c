@@ -2,7 +2,7 @@
 #include "base/fd.h"
 #include "base/size.h"
 #include "base/suggest.h"
-#include "cli/client_rows.h"
+#include "cli/client_errors.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/table.h"
@@ -100,6 +100,9 @@ static int read_filter(const struct client_line *line, struct rows_filter *filte
     if (line->operands > 0)
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "hotcell history takes no arguments, but there is \"%s\"",
                        line->operand[0]);
+    if (line->value[CLIENT_ERROR_TYPE] || line->value[CLIENT_FINGERPRINT])
+        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "--%s goes with --errors alone",
+                       line->value[CLIENT_ERROR_TYPE] ? "error-type" : "fingerprint");
     int status = client_count(line, CLIENT_LIMIT, "limit", 1, MOST, DEFAULT_LIMIT, &filter->limit, err);
     return status < 0 ? status : check_status(filter->status, err);
 }
@@ -111,6 +114,8 @@ int client_history(struct cli *cli, const struct client_line *line)
     struct rows rows = {0};
     struct hc_err err = {0};
 
+    if (line->value[CLIENT_ERRORS])
+        return client_errors(cli, line);
     int status = read_filter(line, &filter, &err);
     if (status == 0)
         status = rows_open(cli, line, &rows, &err);

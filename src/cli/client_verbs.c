@@ -43,6 +43,12 @@ const struct verb verb_history = {
             {CLIENT_LANGUAGE, 'l', "language", "LANG", false, NULL, "only runs in this language"},
             {CLIENT_STATUS, 0, "status", "STATUS", false, NULL, "only runs that ended so, such as timeout"},
             {CLIENT_BEFORE, 0, "before", "ID", false, NULL, "only runs older than this one: the next page"},
+            HEADING("Kinds of failures instead of runs"),
+            {CLIENT_ERRORS, 0, "errors", NULL, false, NULL, "what failed, how often, and which later run put it right"},
+            {CLIENT_ERROR_TYPE, 0, "error-type", "TYPE", false, NULL,
+             "of --errors: only of this type, such as KeyError"},
+            {CLIENT_FINGERPRINT, 0, "fingerprint", "HEX", false, NULL, "of --errors: only this one"},
+            HEADING("What comes back"),
             OPTION_ROW_JSON("as a JSON object"),
             ROWS_PLACE,
         },
@@ -50,6 +56,7 @@ const struct verb verb_history = {
         (const struct example[]){
             {"hotcell history", "the last twenty"},
             {"hotcell history --status timeout --language python", "those that took too long"},
+            {"hotcell history --errors --language python", "what fails most lately, and what fixed it"},
             {"hotcell --server http://127.0.0.1:7600 history --json | jq '.runs[].id'", "of a server, by its address"},
             {0}},
     .remote = true,
@@ -73,6 +80,22 @@ const struct verb verb_show = {
         (const struct example[]){{"hotcell show run_01kc2v9zq4m8e0t6b3x5y7w9ad", "one run"},
                                  {"hotcell show --json run_01kc2v9zq4m8e0t6b3x5y7w9ad | jq .usage", "its figures"},
                                  {0}},
+    .remote = true,
+    .program = PROGRAM_CLIENT,
+};
+
+const struct verb verb_why = {
+    .name = "why",
+    .summary = "explain why a run failed, and what to do about it",
+    .synopsis = "why [OPTION…] [ID]",
+    .details = "Shows the diagnosis of a run: what failed, where, of which category, what proves it, one remedy, and "
+               "whether it failed so before. Without an ID, of the last run that failed. Without --server, the state "
+               "folder of this machine's server is read; the server need not be running.",
+    .options = (const struct option[]){HEADING("What"), OPTION_ROW_JSON("as a JSON object"), ROWS_PLACE},
+    .examples = (const struct example[]){{"hotcell why", "the last one that failed"},
+                                         {"hotcell why --json run_01kc2v9zq4m8e0t6b3x5y7w9ad | jq -r .diagnosis.hint",
+                                          "the remedy alone"},
+                                         {0}},
     .remote = true,
     .program = PROGRAM_CLIENT,
 };
@@ -141,6 +164,9 @@ const struct verb verb_audit = {
         "bad line.",
     .options =
         (const struct option[]){
+            HEADING("What to verify"),
+            {CLIENT_KEPT, 0, "kept", "HASH", false, NULL,
+             "the last hash of an earlier time, which must be in the chain: else something was cut off"},
             HEADING("What to list"),
             {CLIENT_EVENT, 0, "event", "EVENT", false, NULL, "only such events, such as key_created"},
             ROW_LIMIT("only the last so many (default 50)"),

@@ -19,13 +19,13 @@ void help_short(FILE *out)
     fputs("\nTry:  hotcell run -c 'print(42)'\n      hotcell help run\n", out);
 }
 
-/* Words are never broken; `used` columns of the first line are taken. */
+/* Words are never broken; `used` columns of the first line are taken. An empty line in the text begins a paragraph. */
 static void print_wrapped(const char *text, int indent, int used)
 {
     int column = used;
 
     while (*text) {
-        int length = (int)strcspn(text, " ");
+        int length = (int)strcspn(text, " \n");
         if (column > indent && column + 1 + length > HELP_WIDTH) {
             printf("\n%*s", indent, "");
             column = indent;
@@ -36,7 +36,11 @@ static void print_wrapped(const char *text, int indent, int used)
         printf("%.*s", length, text);
         column += length;
         text += length;
-        text += strspn(text, " ");
+        if (strncmp(text, "\n\n", 2) == 0) {
+            printf("\n\n%*s", indent, "");
+            column = indent;
+        }
+        text += strspn(text, " \n");
     }
     putchar('\n');
 }

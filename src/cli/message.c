@@ -106,20 +106,22 @@ static void print_text(const char *message, const char *remedy)
     hc_buf_release(&buf);
 }
 
-/* A person typed --cpu-time, not limits.cpu_time or cpu_time: the option takes the place of the name. */
+/* A person typed --cpu-time, not limits.cpu_time or cpu_time: the option takes the place of the name. A message that
+ * does not begin with the name is about something else, such as a line of a configuration file. */
 static void with_option(const char *field, const char *message, char *text, size_t size)
 {
     const char *const prefix = "limits.";
     char option[64];
 
-    if (strncmp(field, prefix, strlen(prefix)) != 0 || strstr(message, "--")) {
+    bool is_limit = strncmp(field, prefix, strlen(prefix)) == 0 && !strstr(message, "--");
+    const char *name = is_limit ? field + strlen(prefix) : field;
+    const char *rest = strncmp(message, prefix, strlen(prefix)) == 0 ? message + strlen(prefix) : message;
+    if (!is_limit || strncmp(rest, name, strlen(name)) != 0) {
         snprintf(text, size, "%s", message);
         return;
     }
-    const char *name = field + strlen(prefix);
-    if (strncmp(message, prefix, strlen(prefix)) == 0)
-        message += strlen(prefix);
-    if (strncmp(message, name, strlen(name)) == 0 && message[strlen(name)] == ':')
+    message = rest;
+    if (message[strlen(name)] == ':')
         message += strlen(name) + strspn(message + strlen(name), ": ");
     snprintf(option, sizeof option, "%s", name);
     for (char *at = option; *at; at++)

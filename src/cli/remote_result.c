@@ -1,5 +1,6 @@
 /* See remote.h. */
 #include "base/fd.h"
+#include "base/signame.h"
 #include "base/size.h"
 #include "cli/remote.h"
 #include "text/base64.h"
@@ -54,6 +55,28 @@ static void summarize_hint(const char *message, const char *hint, char *text, si
         snprintf(text, size, "%s%s%s", message, hint[0] ? "; " : "", hint);
 }
 
+/* What the program itself wrote about its end is above that line already: then the line says how it ended, as it does
+ * of a run on this machine. False: the diagnosis knows more. */
+static bool summarize_end(struct hc_peek result, struct hc_peek diagnosis, char *text, size_t size)
+{
+    const struct hc_peek status = hc_peek_member(result, "status"), evidence = hc_peek_member(diagnosis, "evidence");
+    bool compile = hc_peek_is(status, "compile_error"), told = hc_peek_is_string(hc_peek_member(evidence, "output"));
+    int64_t code = 0, signal = 0, ignored;
+
+    if ((!compile && !hc_peek_is(status, "error")) || hc_peek_integer(hc_peek_member(evidence, "errno"), &ignored) == 0)
+        return false;
+    hc_peek_integer(hc_peek_member(result, "exit_code"), &code);
+    if (hc_peek_integer(hc_peek_member(result, "signal"), &signal) < 0) {
+        snprintf(text, size, compile ? "compile failed with exit code %d" : "exited with status %d", (int)code);
+        return true;
+    }
+    if ((!told && !hc_peek_is(hc_peek_member(diagnosis, "category"), "signal")) || !hc_signal_name((int)signal))
+        return false;
+    snprintf(text, size, "ended by signal %d (%s, %s)", (int)signal, hc_signal_name((int)signal),
+             hc_signal_meaning((int)signal));
+    return true;
+}
+
 const char *remote_summary(struct hc_peek result, char *text, size_t size)
 {
     const struct hc_peek diagnosis = hc_peek_member(result, "diagnosis");
@@ -66,7 +89,7 @@ const char *remote_summary(struct hc_peek result, char *text, size_t size)
     } else if (!hc_peek_is_object(diagnosis)) {
         hc_peek_integer(hc_peek_member(result, "exit_code"), &code);
         snprintf(text, size, "exited with status %d", (int)code);
-    } else {
+    } else if (!summarize_end(result, diagnosis, text, size)) {
         hc_peek_copy(hc_peek_member(diagnosis, "message"), message, sizeof message);
         hc_peek_copy(hc_peek_member(diagnosis, "hint"), hint, sizeof hint);
         summarize_hint(message, hint, text, size);

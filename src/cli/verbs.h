@@ -83,7 +83,7 @@ extern const struct verb verb_serve, verb_languages, verb_doctor, verb_config;
 /* mcp_verbs.c */
 extern const struct verb verb_mcp, verb_mcp_wrap, verb_tools;
 /* client_verbs.c */
-extern const struct verb verb_history, verb_show, verb_cancel, verb_stats, verb_key, verb_audit;
+extern const struct verb verb_history, verb_show, verb_why, verb_cancel, verb_stats, verb_key, verb_audit;
 
 /* The whole program. `full` and `client` are NULL where it does not have them. Returns the exit code. */
 int cli_main(int argc, char **argv, const struct full *full, const struct client *client);

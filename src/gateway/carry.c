@@ -184,12 +184,11 @@ static void on_readable(struct hc_loop *loop, int fd, uint32_t events, void *dat
     out->end.since = hc_now();
     if (out->left != HTTP_LENGTH_UNKNOWN)
         out->left -= (uint64_t)count;
-    if (http_stream_write(request, out->piece, (size_t)count) < 0)
-        stop_waiting(&out->end); /* on_gone comes */
-    else if (out->left == 0)
+    int written = http_stream_write(request, out->piece, (size_t)count);
+    if (written == 0 && out->left == 0)
         finish(&out->end, 0);
-    else if (http_stream_pending(request) > 0)
-        stop_waiting(&out->end);
+    else if (written < 0 || http_stream_pending(request) > 0)
+        stop_waiting(&out->end); /* until it is taken; or on_gone comes */
 }
 
 /* All that was read is with the kernel. Also the first step, and the end where there is nothing to read. */

@@ -74,7 +74,7 @@ struct route {
 extern const struct route ROUTES[]; /* ends with a row without a pattern; of two rows that fit the first is meant */
 
 /* ---- route.c: matching ---- */
-enum { ROUTE_VALUES = 4, ROUTE_VALUE_MAX = 71 }; /* bytes of one component: more than any name that is given out has */
+enum { ROUTE_VALUES = 4, ROUTE_VALUE_MAX = 159 }; /* bytes of one component: more than any name that is given out has */
 /* What a path and a method mean. `route` is NULL when there is no such path, or not with that method: then `allow`
  * has the methods that the path does have, "GET, HEAD, POST", or "". */
 struct route_match {
@@ -196,6 +196,14 @@ void handle_archive_put(struct gateway *gateway, struct http_request *request, c
 void handle_terminal(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_terminal_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_terminal_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_preview.c */
+void handle_preview(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_preview_link(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_preview_host(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_preview_sign(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_preview_slash(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_errors.c */
+void handle_error_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_execute.c */
 void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_root(struct gateway *gateway, struct http_request *request,

@@ -1,7 +1,7 @@
 /*
  * What takes its time: replies that are written piece by piece, request bodies that are handed on piece by piece, and
  * connections that were taken over, which are both. What always holds: nothing here closes a connection or calls a
- * handler, so these functions may be called from anywhere; what they leave to be done is done in the next turn.
+ * handler, so these functions may be called from anywhere; what they leave is for the next turn.
  */
 #include "gateway/http_conn.h"
 #include "gateway/http_inside.h"

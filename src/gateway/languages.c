@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "run/drive.h"
+#include "run/language_diagnosis.h"
 #include "run/plan.h"
 #include "run/warm.h"
 #include "serve/proto.h"
@@ -50,12 +51,27 @@ static void attach(struct catalogue *catalogue, struct config *config)
     config->definitions = &catalogue->definitions;
 }
 
+/* Of each language what its file says about errors: once the gateway is sealed, a fault in it would only show when a
+ * program fails. */
+static int read_diagnoses(const struct languages *languages, struct hc_err *err)
+{
+    for (size_t i = 0; i < languages_count(languages); i++) {
+        const struct language_diagnosis *ignored;
+        int result = language_diagnosis((struct language *)languages_at(languages, i), &ignored, err);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
 int catalogue_new(struct config *config, struct catalogue **out, struct hc_err *err)
 {
     struct catalogue *catalogue = calloc(1, sizeof *catalogue);
     if (catalogue == NULL)
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     int result = languages_load(config, &catalogue->languages, err);
+    if (result == 0)
+        result = read_diagnoses(catalogue->languages, err);
     if (result == 0) {
         catalogue->versions = calloc(languages_count(catalogue->languages) + 1, sizeof *catalogue->versions);
         if (catalogue->versions == NULL)
@@ -107,6 +123,8 @@ int catalogue_reload(struct catalogue *catalogue, struct config *config, struct 
 {
     struct languages *fresh = NULL;
     int result = languages_load(config, &fresh, err);
+    if (result == 0 && (result = read_diagnoses(fresh, err)) < 0)
+        languages_free(fresh);
     if (result < 0)
         return result;
     struct version *versions = calloc(languages_count(fresh) + 1, sizeof *versions);

@@ -523,8 +523,23 @@ static void settle_memory(void)
     mallopt(M_ARENA_MAX, 1);
 }
 
-int main(void)
+/* For `hotcell serve --check`, which has no library for it. */
+static int check_tls(void)
 {
+    struct service service = {.audit_socket = -1};
+    struct gifts gifts = {.message = {.tls = 1}, .certificate = SERVE_CHECK_CERTIFICATE, .key = SERVE_CHECK_KEY};
+    struct hc_err err = {0};
+    int result = load_tls(&service, &gifts, &err);
+    if (result < 0)
+        fputs(err.message, stdout);
+    http_tls_free(service.tls);
+    return result < 0 ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], SERVE_CHECK_TLS) == 0)
+        return check_tls();
     settle_memory();
     struct service service = {.audit_socket = -1};
     struct hc_err err = {0};

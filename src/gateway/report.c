@@ -78,7 +78,10 @@ static void judge(const json_t *result, struct verdict *verdict)
         verdict->analysis_type = "execution_failure";
     if (strcmp(verdict->analysis_type, "python_exception") == 0)
         verdict->exception = verdict->line;
-    if (!verdict->good && verdict->message[0] == '\0')
+    /* What the program said of its own end is told in its own words. */
+    bool told = strcmp(status, "error") == 0 && verdict->line[0] != '\0' &&
+                json_is_string(json_object_get(json_object_get(diagnosis, "evidence"), "output"));
+    if (!verdict->good && (verdict->message[0] == '\0' || told))
         verdict->message = verdict->line;
 }
 
@@ -92,14 +95,14 @@ static json_t *analysis_of(const struct verdict *verdict)
 
 /* ---- as JSON ---- */
 
-static json_t *build(const json_t *result, const json_t *shape)
+static json_t *build(const json_t *result, const json_t *shape, json_t *seen)
 {
     struct verdict verdict;
     judge(result, &verdict);
     const json_t *usage = json_object_get(result, "usage");
     return json_pack(
         "{s:o, s:s, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o}",
         "id", shared(result, "id"), "status", verdict.good ? "success" : "failure", "run_status",
         shared(result, "status"), "exit_code", shared(result, "exit_code"), "execution_time",
         json_number_value(json_object_get(usage, "wall_ms")) / 1000, "timestamp", shared(result, "created_at"),
@@ -108,9 +111,9 @@ static json_t *build(const json_t *result, const json_t *shape)
         "encoding", shared(result, "output_encoding"), "truncated", shared(result, "truncated"), "resource_usage",
         shared(result, "usage"), "error_type", string_or_null(verdict.error_type), "error_message",
         verdict.good ? json_null() : string_or_null(verdict.message), "analysis", analysis_of(&verdict), "diagnosis",
-        shared(result, "diagnosis"), "signal", shared(result, "signal"), "timing", shared(result, "timing"),
-        "isolation", shared(result, "isolation"), "stages", shared(result, "stages"), "tests", shared(result, "tests"),
-        "request", shape != NULL ? json_incref((json_t *)shape) : json_null());
+        shared(result, "diagnosis"), "seen", seen, "signal", shared(result, "signal"), "timing",
+        shared(result, "timing"), "isolation", shared(result, "isolation"), "stages", shared(result, "stages"), "tests",
+        shared(result, "tests"), "request", shape != NULL ? json_incref((json_t *)shape) : json_null());
 }
 
 /* ---- as text ---- */
@@ -186,6 +189,29 @@ static void add_facts(struct hc_buf *out, const json_t *report)
     add_row(out, "isolation", text_of(json_object_get(report, "isolation"), "level"));
 }
 
+/* The proof: figures of the kernel, and what was found in the output. */
+static void add_evidence(struct hc_buf *out, const json_t *evidence)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)evidence, name, value)
+    {
+        if (json_is_string(value))
+            add_row(out, name, json_string_value(value));
+        else
+            add_number(out, name, value, "");
+    }
+}
+
+static void add_seen(struct hc_buf *out, const json_t *seen)
+{
+    if (!json_is_object(seen))
+        return;
+    add_number(out, "times that it failed so", json_object_get(seen, "count"), "");
+    add_row(out, "first", text_of(seen, "first_at"));
+    add_row(out, "similar code that succeeded", text_of(seen, "fixed_by"));
+}
+
 static void add_wrong(struct hc_buf *out, const json_t *report)
 {
     const json_t *analysis = json_object_get(report, "analysis"), *diagnosis = json_object_get(report, "diagnosis");
@@ -198,6 +224,10 @@ static void add_wrong(struct hc_buf *out, const json_t *report)
     add_row(out, "exception", text_of(analysis, "exception"));
     add_row(out, "file", text_of(diagnosis, "file"));
     add_number(out, "line", json_object_get(diagnosis, "line"), "");
+    add_number(out, "column", json_object_get(diagnosis, "column"), "");
+    add_row(out, "source", text_of(diagnosis, "source"));
+    add_evidence(out, json_object_get(diagnosis, "evidence"));
+    add_seen(out, json_object_get(report, "seen"));
     add_row(out, "what to do", text_of(analysis, "suggestion"));
 }
 
@@ -214,14 +244,15 @@ static char *as_markdown(const json_t *report)
     return hc_buf_take(&out, NULL);
 }
 
-char *report_make(const char *result, const char *shape, bool markdown, struct hc_err *err)
+char *report_make(const struct report_source *source, bool markdown, struct hc_err *err)
 {
     hc_cleanup_json json_t *root = NULL, *asked = NULL;
-    if (hc_json_read(result, strlen(result), 80, &root, err) < 0)
+    if (hc_json_read(source->result, strlen(source->result), 80, &root, err) < 0)
         return NULL;
-    if (shape != NULL && hc_json_read(shape, strlen(shape), 16, &asked, err) < 0)
+    if (source->shape != NULL && hc_json_read(source->shape, strlen(source->shape), 16, &asked, err) < 0)
         return NULL;
-    hc_cleanup_json json_t *report = build(root, asked);
+    const char *fingerprint = text_of(json_object_get(root, "diagnosis"), "fingerprint");
+    hc_cleanup_json json_t *report = build(root, asked, run_seen(source->store, source->tenant, fingerprint));
     char *text = report == NULL ? NULL : markdown ? as_markdown(report) : hc_json_write(report, true);
     if (text == NULL)
         hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/metrics.h"
+#include "gateway/preview.h"
 #include "gateway/tenants.h"
 #include <errno.h>
 #include <stdio.h>
@@ -64,6 +65,13 @@ const struct route ROUTES[] = {
     {HTTP_GET, "/v1/sandboxes/{id}/terminal", handle_terminal, false, "A terminal in a sandbox, by WebSocket"},
     {HTTP_GET, "/v1/sandboxes/{id}/terminals", handle_terminal_list, false, "The terminals of a sandbox"},
     {HTTP_DELETE, "/v1/sandboxes/{id}/terminals/{terminal}", handle_terminal_delete, false, "End a terminal"},
+    {HTTP_POST, "/v1/sandboxes/{id}/ports/{port}", handle_preview_sign, false, "A signed link to a port of a sandbox"},
+    {HTTP_GET, "/v1/sandboxes/{id}/ports/{port}", handle_preview_slash, false, "To the port's own root"},
+    {HTTP_ANY, "/v1/sandboxes/{id}/ports/{port}/{rest...}", handle_preview, false,
+     "HTTP and WebSocket to a server inside a sandbox", ROUTE_STREAM},
+    {HTTP_ANY, "/preview/{token}/{rest...}", handle_preview_link, true, "The same by a signed link",
+     ROUTE_STREAM | ROUTE_ANY_ORIGIN},
+    {HTTP_GET, "/v1/history/errors", handle_error_list, false, "What failed before, how often, and what put it right"},
     {HTTP_GET, "/v1/languages", handle_languages, false, "The languages of this server"},
     {HTTP_GET, "/v1/stats", handle_stats, false, "Live counts, latencies and the limits in force"},
     {HTTP_GET, "/v1/tools", handle_tool_list, false, "The tools for models, with their schemas"},
@@ -77,6 +85,10 @@ const struct route ROUTES[] = {
     {HTTP_GET, "/openapi.json", handle_openapi, true, "This description"},
     {0},
 };
+
+/* A host of its own, where a domain is configured: every path of it is the guest's. */
+static const struct route PREVIEW_HOST = {
+    .method = HTTP_ANY, .pattern = "/", .handle = handle_preview_host, .open = true, .flags = ROUTE_STREAM};
 
 /* ---- admission ---- */
 
@@ -156,8 +168,17 @@ int gateway_admit(void *data, struct http_request *request)
     visit->gateway = gateway;
     request->context = visit;
     request->context_free = free_visit;
-    char why[256];
+    char why[256], id[40];
     struct route_match *match = &visit->match;
+    const char *host = http_header(request, "host");
+    unsigned port;
+    if (host != NULL && preview_host(host, gateway->config->sandboxes.domain, &port, id)) {
+        visit->route = &PREVIEW_HOST;
+        if (identify(gateway, request, &visit->caller) < 0)
+            visit->caller = (struct caller){0};
+        http_body_stream(request);
+        return 0;
+    }
     route_match(ROUTES, request->method, request->path, match);
     bool any_origin = match->route != NULL && (match->route->flags & ROUTE_ANY_ORIGIN) != 0;
     if (access_refusal(gateway->config, request, any_origin, why, sizeof why) != NULL)

@@ -151,6 +151,7 @@ static json_t *server_limits_json(const struct server_config *server, const stru
         {"idle_time_ms", server->idle_time, true},       {"write_time_ms", server->write_time, true},
         {"wait_time_ms", server->wait_time, true},       {"drain_time_ms", server->drain_time, true},
         {"keep_time_ms", server->keep_time, true},       {"keep_bytes", server->keep_bytes, false},
+        {"hang_time_ms", server->hang_time, true},
     };
     json_t *object = json_object();
     for (size_t i = 0; object != NULL && i < sizeof rows / sizeof rows[0]; i++)

@@ -257,7 +257,7 @@ void run_answer(struct gateway *gateway, struct http_request *request, struct re
 
 struct stored {
     int64_t created_at;
-    char status[24], language[32];
+    char status[24], language[32], tenant[64];
     bool keep_going;
     char *result, *shape; /* result NULL: it has not ended */
 };
@@ -274,6 +274,7 @@ static int take_row(void *data, const struct run_row *row)
     *stored = (struct stored){.created_at = row->created_at, .keep_going = row->keep_going};
     memcpy(stored->status, row->status, sizeof stored->status);
     memcpy(stored->language, row->language, sizeof stored->language);
+    memcpy(stored->tenant, row->tenant, sizeof stored->tenant);
     stored->result = row->result != NULL ? strndup(row->result, row->result_length) : NULL;
     stored->shape = row->shape != NULL ? strdup(row->shape) : NULL;
     return (row->result != NULL && stored->result == NULL) || (row->shape != NULL && stored->shape == NULL) ? -ENOMEM
@@ -428,11 +429,11 @@ void handle_run_cancel(struct gateway *gateway, struct http_request *request, co
 
 /* ---- GET /v1/runs/{id}/report ---- */
 
-static void reply_report(struct http_request *request, const char *result, const char *shape)
+static void reply_report(struct http_request *request, const struct report_source *source)
 {
     bool markdown = http_accepts(request, "text/markdown"), plain = http_accepts(request, "text/plain");
     struct hc_err err = {0};
-    hc_cleanup_free char *text = report_make(result, shape, markdown || plain, &err);
+    hc_cleanup_free char *text = report_make(source, markdown || plain, &err);
     if (text == NULL)
         reply_error(request, &err);
     else if (markdown || plain)
@@ -447,7 +448,8 @@ void handle_run_report(struct gateway *gateway, struct http_request *request, co
     const char *id = route_value(match, "id");
     struct run *run = runs_find(gateway->runs, request->context, id);
     if (run != NULL && run_result_json(run) != NULL) {
-        reply_report(request, run_result_json(run), run->shape);
+        const struct report_source source = {run_result_json(run), run->shape, gateway->store, run->row.tenant};
+        reply_report(request, &source);
         return;
     }
     if (run != NULL && run_has_ended(run)) {
@@ -460,6 +462,6 @@ void handle_run_report(struct gateway *gateway, struct http_request *request, co
     if (stored.result == NULL)
         reply_problem(request, 409, "conflict", "the run has not ended: there is nothing to report yet");
     else
-        reply_report(request, stored.result, stored.shape);
+        reply_report(request, &(struct report_source){stored.result, stored.shape, gateway->store, stored.tenant});
     stored_release(&stored);
 }

@@ -72,9 +72,9 @@ static void on_over(void *data, const struct warden_message *message, const stru
     seat->terminal = NULL;
     if (message != NULL) {
         int number = message->facts.signal;
-        say(seat, json_pack("{s:s, s:i, s:o}", "type", "exit", "exit_code",
-                            number ? 128 + number : message->facts.exit_code, "signal",
-                            number ? json_string(hc_signal_name(number)) : json_null()));
+        say(seat,
+            json_pack("{s:s, s:i, s:o}", "type", "exit", "exit_code", number ? 128 + number : message->facts.exit_code,
+                      "signal", number ? json_string(hc_signal_name(number)) : json_null()));
         websocket_close(seat->socket, WS_NORMAL, "the program has ended");
     } else if (err != NULL) {
         say(seat, json_pack("{s:s, s:o}", "type", "error", "message", hc_json_text_lossy(err->message)));
@@ -117,8 +117,9 @@ static void hear(struct seat *seat, const char *text, size_t length)
     if (type != NULL && strcmp(type, "resize") == 0 && cols > 0 && cols <= SIZE_MOST && rows > 0 && rows <= SIZE_MOST)
         terminal_resize(seat->terminal, (unsigned)cols, (unsigned)rows);
     else
-        say(seat, json_pack("{s:s, s:s}", "type", "error", "message",
-                            "a text frame is {\"type\": \"resize\", \"cols\": 80, \"rows\": 24}; bytes go in binary frames"));
+        say(seat,
+            json_pack("{s:s, s:s}", "type", "error", "message",
+                      "a text frame is {\"type\": \"resize\", \"cols\": 80, \"rows\": 24}; bytes go in binary frames"));
 }
 
 static void on_message(void *data, struct websocket *socket, bool text, const char *bytes, size_t length)

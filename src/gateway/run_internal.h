@@ -8,6 +8,7 @@
 #include "gateway/runs.h"
 #include "run/drive.h"
 #include "run/plan.h"
+#include <jansson.h>
 
 enum {
     RUNS_BUCKETS = 1024,
@@ -155,6 +156,14 @@ void run_log_line(const struct run *run); /* one for each run */
 /* Code in a dictionary or a markdown fence is taken out of it. */
 int run_unwrap(struct gateway *gateway, struct request *request, struct hc_err *err);
 
+/* ---- run_errors.c ---- */
+/* What the history learns from it: row.error and the shape of its code. After the result is explained. */
+void run_learn(struct run *run);
+/* A group as GET /v1/history/errors has it; `tenant`: also whose it is. NULL: out of memory. */
+json_t *error_group_json(const struct error_group *group, bool tenant);
+/* The group of a fingerprint, or null: there is none. */
+json_t *run_seen(struct store *store, const char *tenant, const char *fingerprint);
+
 /* ---- routes_runs.c ---- */
 /* Starts it, and answers with its result, its events or (keep_going) its id. Takes `asked`. */
 void run_answer(struct gateway *gateway, struct http_request *request, struct request *asked,
@@ -181,7 +190,12 @@ void run_input_free(struct run_input *input);    /* after the drive; NULL is fin
 
 /* ---- report.c ---- */
 /* The debug report of a result (its JSON text) and of what was asked (the shape's; may be NULL): as JSON, or as text in
- * markdown. malloc'ed; NULL: err. */
-char *report_make(const char *result, const char *shape, bool markdown, struct hc_err *err);
+ * markdown. `store` and `tenant` are asked whether it failed so before. malloc'ed; NULL: err. */
+struct report_source {
+    const char *result, *shape;
+    struct store *store;
+    const char *tenant;
+};
+char *report_make(const struct report_source *source, bool markdown, struct hc_err *err);
 
 #endif

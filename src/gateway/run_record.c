@@ -9,6 +9,7 @@
 #include "gateway/metrics.h"
 #include "gateway/run_internal.h"
 #include "gateway/unwrap.h"
+#include "run/explain.h"
 #include "text/json.h"
 #include <errno.h>
 #include <signal.h>
@@ -159,7 +160,8 @@ void runs_audit_refusal(struct runs *runs, const char *tenant, const struct hc_e
     if (err->class != HC_CLASS_REQUEST)
         return;
     char reason[sizeof err->field + sizeof err->message + 4];
-    snprintf(reason, sizeof reason, "%s%s%s", err->field, err->field[0] != '\0' ? ": " : "", err->message);
+    bool said = strncmp(err->message, err->field, strlen(err->field)) == 0; /* also when there is none */
+    snprintf(reason, sizeof reason, "%s%s%s", said ? "" : err->field, said ? "" : ": ", err->message);
     runs_audit(runs, mount ? "mount_denied" : "request_refused", tenant, NULL, reason);
 }
 
@@ -220,6 +222,8 @@ static void fill_result(struct run *run)
     result->queue_us = begun - run->queued_at;
     result->total_us = now - run->queued_at;
     result_time(result, begun);
+    if (run->work->planned && result->status != RUN_COMPLETED)
+        result_explain_plan(result, &run->work->plan);
     if (run->work->request != NULL && run->work->request->metadata != NULL && result->metadata == NULL)
         result->metadata = strdup(run->work->request->metadata);
 }
@@ -304,6 +308,7 @@ static void write_without_output(struct run *run)
     run->row.log_length = 0;
     fill_result(run);
     fill_row(run);
+    run_learn(run);
     run->row.wall_us = used.wall_us;
     run->row.cpu_us = used.cpu_us;
     run->row.memory_peak = used.memory_peak;
@@ -321,6 +326,7 @@ int run_conclude(struct run *run)
 {
     fill_result(run);
     fill_row(run);
+    run_learn(run);
     if (!run->starved)
         write_texts(run);
     if (!run->starved && !can_afford_texts(run))

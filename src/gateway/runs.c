@@ -494,6 +494,8 @@ int runs_start(struct runs *runs, struct request *request, const struct run_opti
     if (result == 0) {
         result = tenants_run_begin(runs->gateway->tenants, run->row.tenant, retry_seconds, err);
         run->counted = result == 0;
+        if (result == -EDQUOT && tenants_denial_is_news(runs->gateway->tenants, run->row.tenant))
+            runs_audit(runs, "limit_hit", run->row.tenant, NULL, err->message);
     }
     if (result == 0)
         result = admit(run, options, err);

@@ -19,7 +19,7 @@
 #include <strings.h>
 #include <time.h>
 
-enum { REFUSALS_PER_MINUTE = 20, RETRY_CONCURRENT = 1, USED_EVERY = 60 * 1000000 };
+enum { REFUSALS_PER_MINUTE = 20, RETRY_CONCURRENT = 1, USED_EVERY = 60 * 1000000, DENIED_EVERY = 60 * 1000000 };
 
 struct tenant {
     struct tenant *next;
@@ -28,7 +28,8 @@ struct tenant {
     uint64_t running;
     int64_t day; /* of cpu_us; -1: not asked yet */
     uint64_t cpu_us;
-    int64_t noted_at; /* when the store was last told that the key was used */
+    int64_t noted_at;  /* when the store was last told that the key was used */
+    int64_t denied_at; /* when the audit log was last told that a quota was used up */
 };
 
 struct tenants {
@@ -264,6 +265,16 @@ int tenants_run_begin(struct tenants *tenants, const char *name, unsigned *retry
         return over(err, "runs a minute", key->runs_per_minute, "wait as long as Retry-After says");
     tenant->running++;
     return 0;
+}
+
+bool tenants_denial_is_news(struct tenants *tenants, const char *name)
+{
+    struct tenant *tenant = tenant_of(tenants, name);
+    int64_t now = epoch_now();
+    if (tenant == NULL || (tenant->denied_at != 0 && now - tenant->denied_at < DENIED_EVERY))
+        return false;
+    tenant->denied_at = now;
+    return true;
 }
 
 void tenants_run_end(struct tenants *tenants, const char *name, uint64_t cpu_us)

@@ -27,6 +27,9 @@ bool tenants_may_cache(struct tenants *tenants, const char *name);
 /* Quotas of runs. 0, or -EDQUOT with an error that names the quota and *retry_seconds. Begin counts one run against
  * runs_per_minute and concurrent; end gives the concurrent one back and counts the CPU time it used. */
 int tenants_run_begin(struct tenants *tenants, const char *name, unsigned *retry_seconds, struct hc_err *err);
+/* Whether a denial by a quota is to be written to the audit log: once a minute for each tenant, however often it asks.
+ */
+bool tenants_denial_is_news(struct tenants *tenants, const char *name);
 void tenants_run_end(struct tenants *tenants, const char *name, uint64_t cpu_us);
 
 #endif

@@ -92,7 +92,8 @@ static void send_close(struct websocket *socket, unsigned code, const char *reas
     }
     payload[0] = (char)(code >> 8);
     payload[1] = (char)code;
-    memcpy(payload + 2, reason, length);
+    for (size_t i = 0; i < length; i++)
+        payload[2 + i] = reason[i];
     send_frame(socket, WS_CLOSE, payload, code == WS_NO_STATUS ? 0 : length + 2);
     socket->close_sent = true;
     socket->code = code;

@@ -171,19 +171,16 @@ static void unmask(struct ws_frames *frames, char *data, size_t length)
 
 static enum ws_event take_payload(struct ws_frames *frames, const char *data, size_t length)
 {
-    char *to;
-    if (is_control(frames->frame)) {
-        to = frames->control + frames->control_length;
+    if (length > 0 && is_control(frames->frame)) {
+        char *to = frames->control + frames->control_length;
         memcpy(to, data, length);
-        frames->control_length += length;
-    } else {
-        size_t at = frames->text.length;
-        if (length > 0 && hc_buf_add(&frames->text, data, length) != 0)
-            return fail(frames, WS_INTERNAL, "there is no memory for the message");
-        to = frames->text.data + at;
-    }
-    if (length > 0)
         unmask(frames, to, length);
+        frames->control_length += length;
+    } else if (length > 0) {
+        if (hc_buf_add(&frames->text, data, length) != 0)
+            return fail(frames, WS_INTERNAL, "there is no memory for the message");
+        unmask(frames, frames->text.data + frames->text.length - length, length);
+    }
     frames->left -= length;
     return frames->left == 0 ? end_frame(frames) : WS_EVENT_MORE;
 }

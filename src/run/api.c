@@ -191,6 +191,7 @@ void hc_result_free(hc_result *result)
         return;
     result_release(&result->result);
     language_free(result->language);
+    free(result->kept);
     free(result->out);
     free(result->err);
     free(result->json);

@@ -28,6 +28,8 @@ const char *hc_result_json(const hc_result *result, int pretty)
     hc_result *own = (hc_result *)result;
     if (own->language && !own->result.version[0])
         language_version(own->language, own->result.version, sizeof own->result.version);
+    if (own->kept && !own->result.diagnosis)
+        result_explain_kept(&own->result, own->language, own->kept);
     free(own->json);
     own->json = result_to_json(&result->result, pretty != 0);
     return own->json;

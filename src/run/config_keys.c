@@ -6,6 +6,7 @@
 #include "run/policy.h"
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
@@ -226,15 +227,19 @@ static int check_word(const char *text, struct hc_err *err)
 
 static int check_choice(const char *text, const char *const *words, struct hc_err *err)
 {
-    for (const char *const *word = words; *word; word++)
+    char all[80] = "";
+    for (const char *const *word = words; *word; word++) {
         if (strcmp(*word, text) == 0)
             return 0;
-    return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "expected \"%s\" or the like, found \"%.40s\"", words[0], text);
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s\"%s\"", word == words ? "" : word[1] ? ", " : " or ", *word);
+    }
+    return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "expected %s, found \"%.40s\"", all, text);
 }
 
 static int check_log_level(const char *text, struct hc_err *err)
 {
-    static const char *const words[] = {"info", "error", "warning", "debug", NULL};
+    static const char *const words[] = {"error", "warning", "info", "debug", NULL};
     return check_choice(text, words, err);
 }
 

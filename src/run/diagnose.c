@@ -1,7 +1,7 @@
 /*
  * From facts to words. Nothing here reads what the guest wrote: a category is claimed only where a counter, a deadline
  * of ours or a wait status proves it. A program that prints "Killed" or exits with 137 of its own accord is not
- * diagnosed as out of memory.
+ * diagnosed as out of memory. What it wrote is explain.c's.
  */
 #include "run/diagnose.h"
 
@@ -25,7 +25,35 @@ const struct run_stage *result_decisive_stage(const struct result *result)
     return result->stage_count > 0 ? &result->stages[result->stage_count - 1] : NULL;
 }
 
-static void evidence(struct diagnosis *d, const char *name, double value)
+const char *const diagnosis_categories[] = {"syntax",     "exception", "import",   "compile", "signal",
+                                            "timeout",    "memory",    "pids",     "disk",    "output",
+                                            "permission", "network",   "internal", NULL};
+const char *const diagnosis_proofs[PROOF_COUNT] = {
+    [PROOF_OUTPUT] = "output", [PROOF_MODULE] = "module", [PROOF_PACKAGE] = "package", [PROOF_PATH] = "path",
+    [PROOF_HOST] = "host",     [PROOF_CALL] = "syscall",  [PROOF_FAULT] = "fault",
+};
+
+const char *diagnosis_category(const char *word)
+{
+    for (size_t i = 0; diagnosis_categories[i]; i++)
+        if (strcmp(diagnosis_categories[i], word) == 0)
+            return diagnosis_categories[i];
+    return NULL;
+}
+
+const char *diagnosis_hint(const struct diagnosis *diagnosis, char *text, size_t size)
+{
+    char option[32];
+
+    if (diagnosis->limit < 0)
+        return diagnosis->hint;
+    snprintf(text, size, "raise limits.%s (%s on the command line)%s", limit_table[diagnosis->limit].name,
+             limit_option((enum limit_id)diagnosis->limit, option, sizeof(option)),
+             diagnosis->compile ? ", or the compile limit in the language's file" : "");
+    return text;
+}
+
+void diagnosis_evidence(struct diagnosis *d, const char *name, double value)
 {
     if (d->evidence_count < DIAGNOSIS_MAX_EVIDENCE) {
         d->evidence[d->evidence_count].name = name;
@@ -54,15 +82,15 @@ static void diagnose_timeout(const struct run_stage *stage, struct diagnosis *d)
     if (stage->facts.end == JOB_CPU_TIME) {
         claim(d, "timeout", "cpu_time", LIMIT_CPU_TIME);
         SAY(d, "used up its %s of CPU time", in_force(stage, LIMIT_CPU_TIME, limit, sizeof(limit)));
-        evidence(d, "cpu_ms", (double)stage->facts.cpu / 1000);
-        evidence(d, "cpu_time_limit_ms", (double)stage->limits.value[LIMIT_CPU_TIME] / 1000);
+        diagnosis_evidence(d, "cpu_ms", (double)stage->facts.cpu / 1000);
+        diagnosis_evidence(d, "cpu_time_limit_ms", (double)stage->limits.value[LIMIT_CPU_TIME] / 1000);
         return;
     }
     claim(d, "timeout", "wall_clock", LIMIT_TIMEOUT);
     SAY(d, "timed out after %s", in_force(stage, LIMIT_TIMEOUT, limit, sizeof(limit)));
-    evidence(d, "wall_ms", (double)stage->facts.wall / 1000);
-    evidence(d, "timeout_ms", (double)stage->limits.value[LIMIT_TIMEOUT] / 1000);
-    evidence(d, "cpu_ms", (double)stage->facts.cpu / 1000);
+    diagnosis_evidence(d, "wall_ms", (double)stage->facts.wall / 1000);
+    diagnosis_evidence(d, "timeout_ms", (double)stage->limits.value[LIMIT_TIMEOUT] / 1000);
+    diagnosis_evidence(d, "cpu_ms", (double)stage->facts.cpu / 1000);
 }
 
 static void diagnose_memory(const struct run_stage *stage, struct diagnosis *d)
@@ -71,9 +99,9 @@ static void diagnose_memory(const struct run_stage *stage, struct diagnosis *d)
 
     claim(d, "memory", "oom_kill", LIMIT_MEMORY);
     SAY(d, "killed: used more than %s of memory", in_force(stage, LIMIT_MEMORY, limit, sizeof(limit)));
-    evidence(d, "oom_kills", (double)stage->facts.oom_kills);
-    evidence(d, "memory_peak", (double)stage->facts.memory_peak);
-    evidence(d, "memory_limit", (double)stage->limits.value[LIMIT_MEMORY]);
+    diagnosis_evidence(d, "oom_kills", (double)stage->facts.oom_kills);
+    diagnosis_evidence(d, "memory_peak", (double)stage->facts.memory_peak);
+    diagnosis_evidence(d, "memory_limit", (double)stage->limits.value[LIMIT_MEMORY]);
 }
 
 static void diagnose_output(const struct run_stage *stage, uint64_t out, uint64_t err, struct diagnosis *d)
@@ -82,9 +110,9 @@ static void diagnose_output(const struct run_stage *stage, uint64_t out, uint64_
 
     claim(d, "output", "output_flood", LIMIT_OUTPUT);
     SAY(d, "killed: wrote far more than the output limit of %s", in_force(stage, LIMIT_OUTPUT, limit, sizeof(limit)));
-    evidence(d, "stdout_bytes", (double)out);
-    evidence(d, "stderr_bytes", (double)err);
-    evidence(d, "output_limit", (double)stage->limits.value[LIMIT_OUTPUT]);
+    diagnosis_evidence(d, "stdout_bytes", (double)out);
+    diagnosis_evidence(d, "stderr_bytes", (double)err);
+    diagnosis_evidence(d, "output_limit", (double)stage->limits.value[LIMIT_OUTPUT]);
 }
 
 static void diagnose_pids(const struct run_stage *stage, struct diagnosis *d)
@@ -94,9 +122,9 @@ static void diagnose_pids(const struct run_stage *stage, struct diagnosis *d)
     claim(d, "pids", "fork_denied", LIMIT_PIDS);
     SAY(d, "could not start %llu process%s: the limit is %s", (unsigned long long)stage->facts.pids_denied,
         stage->facts.pids_denied == 1 ? "" : "es", in_force(stage, LIMIT_PIDS, limit, sizeof(limit)));
-    evidence(d, "pids_denied", (double)stage->facts.pids_denied);
-    evidence(d, "pids_peak", (double)stage->facts.pids_peak);
-    evidence(d, "pids_limit", (double)stage->limits.value[LIMIT_PIDS]);
+    diagnosis_evidence(d, "pids_denied", (double)stage->facts.pids_denied);
+    diagnosis_evidence(d, "pids_peak", (double)stage->facts.pids_peak);
+    diagnosis_evidence(d, "pids_limit", (double)stage->limits.value[LIMIT_PIDS]);
 }
 
 static void diagnose_signal(const struct run_stage *stage, struct diagnosis *d)
@@ -108,11 +136,11 @@ static void diagnose_signal(const struct run_stage *stage, struct diagnosis *d)
         SAY(d, "ended by signal %d (%s, %s)", stage->signal, name, hc_signal_meaning(stage->signal));
     else
         SAY(d, "ended by signal %d", stage->signal);
-    evidence(d, "signal", stage->signal);
+    diagnosis_evidence(d, "signal", stage->signal);
     if (stage->signal == SIGXFSZ) {
         d->category = "disk";
         d->limit = LIMIT_DISK;
-        evidence(d, "disk_limit", (double)stage->limits.value[LIMIT_DISK]);
+        diagnosis_evidence(d, "disk_limit", (double)stage->limits.value[LIMIT_DISK]);
     } else if (stage->signal == SIGSYS) {
         d->category = "permission";
         snprintf(d->hint, sizeof(d->hint), "it made a system call that a cell does not allow");
@@ -131,7 +159,7 @@ static void diagnose_not_started(const struct run_stage *stage, struct diagnosis
         claim(d, missing ? "exception" : "permission", missing ? "command_not_found" : "not_executable", -1);
     SAY(d, "%s", stage->err.message);
     snprintf(d->hint, sizeof(d->hint), "%s", stage->err.remedy);
-    evidence(d, "errno", stage->err.code);
+    diagnosis_evidence(d, "errno", stage->err.code);
 }
 
 static void diagnose_killed(const struct run_stage *stage, struct diagnosis *d)
@@ -140,7 +168,7 @@ static void diagnose_killed(const struct run_stage *stage, struct diagnosis *d)
 
     claim(d, "signal", shutdown ? "shutdown" : "cancelled", -1);
     SAY(d, shutdown ? "killed: hotcell is shutting down" : "killed: the run was cancelled");
-    evidence(d, "signal", stage->signal);
+    diagnosis_evidence(d, "signal", stage->signal);
 }
 
 static void diagnose_internal(const struct hc_err *why, struct diagnosis *d)
@@ -148,7 +176,7 @@ static void diagnose_internal(const struct hc_err *why, struct diagnosis *d)
     claim(d, "internal", hc_class_info((enum hc_class)why->class)->word, -1);
     SAY(d, "internal error: %s", why->message[0] ? why->message : "no reason was given");
     snprintf(d->hint, sizeof(d->hint), "%s", why->remedy);
-    evidence(d, "errno", why->code);
+    diagnosis_evidence(d, "errno", why->code);
 }
 
 static void diagnose_compile(const struct run_stage *stage, struct diagnosis *d)
@@ -160,7 +188,14 @@ static void diagnose_compile(const struct run_stage *stage, struct diagnosis *d)
     }
     claim(d, "compile", "compile_error", -1);
     SAY(d, "compile failed with exit code %d", stage->exit_code);
-    evidence(d, "exit_code", stage->exit_code);
+    diagnosis_evidence(d, "exit_code", stage->exit_code);
+}
+
+/* It ended by itself, with a status that only it can explain. */
+static void diagnose_exit(const struct run_stage *stage, struct diagnosis *d)
+{
+    SAY(d, "exited with status %d", stage->exit_code);
+    diagnosis_evidence(d, "exit_code", stage->exit_code);
 }
 
 /* "compile: timed out …": a person thinks of the run stage unless told otherwise. */
@@ -168,7 +203,8 @@ static void name_stage(const struct run_stage *stage, struct diagnosis *d)
 {
     char message[sizeof(d->message)];
 
-    if (stage->name[0] == '\0' || strcmp(stage->name, "run") == 0 || strncmp(d->message, "compile", 7) == 0)
+    if (stage->name[0] == '\0' || strcmp(stage->name, "run") == 0 || strncmp(d->message, "compile", 7) == 0 ||
+        strncmp(d->message, "exited", 6) == 0)
         return;
     memcpy(message, d->message, sizeof(message));
     SAY(d, "%s: %.440s", stage->name, message);
@@ -204,7 +240,7 @@ bool stage_diagnose(const struct run_stage *stage, const struct capture *out, co
         else if (stage->signal != 0)
             diagnose_signal(stage, &d);
         else
-            return false;
+            diagnose_exit(stage, &d);
         break;
     case RUN_INTERNAL:
         diagnose_internal(&stage->err, &d);

@@ -265,6 +265,8 @@ static void fill(const hc_engine *engine, const struct request *request, struct 
     result->isolation = engine->isolation;
     result->weak = (engine->isolation & ISOLATION_ALL) != ISOLATION_ALL;
     result->start = result_start(result);
+    if (result->status != RUN_COMPLETED)
+        out->kept = explain_keep(plan);
     if (plan->language) {
         snprintf(result->language, sizeof result->language, "%s", plan->language->name);
         out->language = HC_TAKE_PTR(plan->language);

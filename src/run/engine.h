@@ -4,6 +4,7 @@
 
 #include "hotcell.h"
 #include "run/config.h"
+#include "run/explain.h"
 #include "run/language.h"
 #include "run/link.h"
 #include "run/request.h"
@@ -28,6 +29,7 @@ struct hc_request {
 struct hc_result {
     struct result result;
     struct language *language; /* its version is found when it is first asked for */
+    struct explain_kept *kept; /* of a run that failed: what its diagnosis needs when that is asked for */
     char summary[256];
     char *out, *err, *json;
     size_t out_length, err_length;

@@ -51,9 +51,11 @@ struct language {
     struct words env;              /* "K=V" */
     struct language_warm warm;
     struct language_context context;
-    char *source; /* the TOML file it came from */
-    size_t users; /* besides its first owner: language_free takes one away */
-    bool looked;  /* languages_look was here, and `missing` holds: what it lacks on this machine, or NULL */
+    char *source;                         /* the TOML file it came from */
+    char *text;                           /* of the file, where it has a table [diagnosis]: see language_diagnosis.h */
+    struct language_diagnosis *diagnosis; /* NULL: there is none, or it was not needed yet */
+    size_t users;                         /* besides its first owner: language_free takes one away */
+    bool looked; /* languages_look was here, and `missing` holds: what it lacks on this machine, or NULL */
     const char *missing;
 };
 

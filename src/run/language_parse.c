@@ -3,6 +3,7 @@
  * error with file and line. What holds afterwards: every required key is there, no text contains a NUL, every command
  * is an absolute path (or the compiled program) and has only placeholders that language_expand knows.
  */
+#include "run/language_diagnosis.h"
 #include "run/language_internal.h"
 
 #include "base/fd.h"
@@ -101,6 +102,9 @@ static int take_member(const struct language_parser *parser, const struct sectio
         return language_take_limit(parser, value, id, err);
     if (section->name == NULL && is_section(key))
         return 0;
+    if (section->name == NULL && strcmp(key, "diagnosis") == 0)
+        return language_fail_at(parser, toml_line(value), err,
+                                "\"diagnosis\" must be the last table, and begin with a line [diagnosis] of its own");
     return fail_unknown(parser, section, key, toml_line(value), err);
 }
 
@@ -192,6 +196,20 @@ static int fill(const struct language_parser *parser, const struct toml_value *r
     return check_whole(parser, root, err);
 }
 
+/* Where the table [diagnosis] begins, with which a file may end: most runs do without it, and then need not read it.
+ * The length of the text where there is none, or where it is not alone at the end: then the whole is read, and refused.
+ * The text ends with a NUL. */
+static size_t without_diagnosis(const char *text, size_t length)
+{
+    const char *found = strstr(text, "\n[diagnosis]\n");
+    if (found == NULL || strlen(text) != length)
+        return length;
+    for (const char *line = found; (line = strstr(line, "\n[")) != NULL; line++)
+        if (strncmp(line, "\n[diagnosis", 11) != 0 && strncmp(line, "\n[[diagnosis.", 13) != 0)
+            return length;
+    return (size_t)(found - text) + 1;
+}
+
 int language_read(const char *path, struct language **out, struct hc_err *err)
 {
     hc_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -204,13 +222,15 @@ int language_read(const char *path, struct language **out, struct hc_err *err)
         return hc_fail_errno(err, HC_CLASS_HOST, -result, "cannot read the language file %s", path);
 
     HC_CLEANUP(toml_free_ptr) struct toml_value *root = NULL;
-    if ((result = toml_parse(text, length, path, &root, err)) < 0)
+    size_t front = without_diagnosis(text, length);
+    if ((result = toml_parse(text, front, path, &root, err)) < 0)
         return result;
     struct language *language = calloc(1, sizeof *language);
     if (language == NULL)
         return language_fail_memory(err);
     struct language_parser parser = {.path = path, .language = language};
     language->source = strdup(path);
+    language->text = front < length ? HC_TAKE_PTR(text) : NULL;
     result = language->source != NULL ? fill(&parser, root, err) : language_fail_memory(err);
     if (result < 0) {
         language_free(language);
@@ -254,6 +274,8 @@ void language_free(struct language *language)
     free(language->file);
     free(language->version_pattern);
     free(language->source);
+    free(language->text);
+    language_diagnosis_free(language->diagnosis);
     words_release(&language->aliases);
     words_release(&language->extensions);
     words_release(&language->needs);

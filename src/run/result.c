@@ -287,10 +287,8 @@ const char *result_summary(const struct result *result, char *text, size_t size)
             summarize_tests(result, text, size);
         return text;
     }
-    if (!result_diagnose(result, &diagnosis)) {
-        snprintf(text, size, "exited with status %d", result->exit_code);
+    if (!result_diagnose(result, &diagnosis))
         return text;
-    }
     if (diagnosis.limit >= 0)
         snprintf(text, size, "%.200s; raise %s%s", diagnosis.message,
                  limit_option((enum limit_id)diagnosis.limit, option, sizeof(option)),
@@ -351,10 +349,12 @@ void result_release(struct result *result)
     for (size_t i = 0; i < result->test_count; i++) {
         capture_release(&result->tests[i].out);
         capture_release(&result->tests[i].err);
+        free(result->tests[i].diagnosis);
     }
     free(result->tests);
     capture_release(&result->out);
     capture_release(&result->err);
     free(result->metadata);
+    free(result->diagnosis);
     *result = (struct result){0};
 }

@@ -44,12 +44,15 @@ enum test_match {
     MATCH_WHITESPACE, /* but for white space at the ends of lines, and empty lines at the end */
 };
 
+struct diagnosis; /* run/diagnose.h */
+
 struct run_test {
     struct run_stage job;    /* the program's, as if it were a stage; its name is the test's */
     struct capture out, err; /* all of it up to the cap: job.output is not used */
     bool passed;             /* it completed, and its stdout is as expected */
     bool expected;           /* something was expected of stdout */
     enum test_match match;
+    struct diagnosis *diagnosis; /* by result_explain (run/explain.h); NULL: what the facts tell is all */
 };
 
 struct result_file {
@@ -81,9 +84,10 @@ struct result {
     bool weak;
     const char *start; /* result_start */
     uint64_t queue_us, prepare_us, run_us, total_us;
-    int64_t created_at;     /* µs since the epoch */
-    char *metadata;         /* JSON text or NULL */
-    struct hc_err internal; /* for RUN_INTERNAL */
+    int64_t created_at;          /* µs since the epoch */
+    char *metadata;              /* JSON text or NULL */
+    struct hc_err internal;      /* for RUN_INTERNAL */
+    struct diagnosis *diagnosis; /* as a test's */
 };
 
 /*

@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "run/diagnose.h"
+#include "run/diagnosis_json.h"
 #include "run/isolation.h"
 #include "text/base64.h"
 #include "text/json.h"
@@ -227,40 +227,22 @@ static char *add_files(char *text, const struct result *result)
     return hc_buf_take(&out, NULL);
 }
 
-static json_t *hint_of(const struct diagnosis *diagnosis)
-{
-    char option[32], text[256];
-
-    if (diagnosis->limit < 0)
-        return text_or_null(diagnosis->hint);
-    snprintf(text, sizeof(text), "raise limits.%s (%s on the command line)%s", limit_table[diagnosis->limit].name,
-             limit_option((enum limit_id)diagnosis->limit, option, sizeof(option)),
-             diagnosis->compile ? ", or the compile limit in the language's file" : "");
-    return json_string(text);
-}
-
-static json_t *diagnosis_object(const struct diagnosis *diagnosis)
-{
-    struct writer object = object_begin(), evidence = object_begin();
-
-    put(&object, "category", json_string(diagnosis->category));
-    put(&object, "error_type", hc_json_text_lossy(diagnosis->error_type));
-    put(&object, "message", hc_json_text_lossy(diagnosis->message));
-    put(&object, "file", json_null());
-    put(&object, "line", json_null());
-    put(&object, "column", json_null());
-    put(&object, "hint", hint_of(diagnosis));
-    for (size_t i = 0; i < diagnosis->evidence_count; i++)
-        put(&evidence, diagnosis->evidence[i].name, whole_or_real(diagnosis->evidence[i].value));
-    put(&object, "evidence", object_end(&evidence));
-    return object_end(&object);
-}
-
 static json_t *diagnosis_of(const struct result *result)
 {
     struct diagnosis diagnosis;
 
-    return result_diagnose(result, &diagnosis) ? diagnosis_object(&diagnosis) : json_null();
+    if (result->diagnosis)
+        return diagnosis_to_json(result->diagnosis);
+    return result_diagnose(result, &diagnosis) ? diagnosis_to_json(&diagnosis) : json_null();
+}
+
+static json_t *diagnosis_of_test(const struct run_test *test)
+{
+    struct diagnosis diagnosis;
+
+    if (test->diagnosis)
+        return diagnosis_to_json(test->diagnosis);
+    return stage_diagnose(&test->job, &test->out, &test->err, &diagnosis) ? diagnosis_to_json(&diagnosis) : json_null();
 }
 
 static json_t *isolation_of(const struct result *result)
@@ -324,7 +306,6 @@ static json_t *test_object(const struct run_test *test)
 {
     static const char *const matches[] = {[MATCH_EXACT] = "exact", [MATCH_WHITESPACE] = "whitespace"};
     struct writer object = object_begin();
-    struct diagnosis diagnosis;
 
     put(&object, "name", hc_json_text_lossy(test->job.name));
     put(&object, "verdict", json_string(test_verdict(test)));
@@ -335,8 +316,7 @@ static json_t *test_object(const struct run_test *test)
     put_output(&object, &test->out, &test->err, 0);
     put(&object, "usage", usage_of(&test->job.facts));
     put(&object, "limits", limits_of(&test->job.limits));
-    bool diagnosed = stage_diagnose(&test->job, &test->out, &test->err, &diagnosis);
-    put(&object, "diagnosis", diagnosed ? diagnosis_object(&diagnosis) : json_null());
+    put(&object, "diagnosis", diagnosis_of_test(test));
     return object_end(&object);
 }
 

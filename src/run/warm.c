@@ -161,6 +161,49 @@ static bool starts_at_once(const struct config *config, const struct language *l
     return false;
 }
 
+/* One name of warm.start: "python", "python/data" or "python/" + '*'. */
+static int check_start(const struct config *config, const char *name, struct hc_err *err)
+{
+    size_t length = strcspn(name, "/");
+    const char *set = name[length] ? name + length + 1 : "*";
+    hc_cleanup_free char *word = strndup(name, length);
+    struct language *language;
+    if (!word)
+        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    int result = languages_find(config, word, &language, err);
+    if (result < 0)
+        return result;
+    bool known = strcmp(set, "*") == 0;
+    for (size_t i = 0; i < language->warm.set_count && !known; i++)
+        known = strcmp(language->warm.sets[i].name, set) == 0;
+    if (language->warm.kind == LANGUAGE_COLD)
+        result = hc_fail(err, HC_CLASS_REQUEST, EINVAL, "programs in %s always start cold: nothing can wait for them",
+                         language->name);
+    else if (!known)
+        result = hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s has no set of modules \"%.64s\"", language->name, set);
+    language_free(language);
+    return result;
+}
+
+int warm_check_names(const struct config *config, struct hc_err *err)
+{
+    struct language *language;
+    int result = languages_find(config, config->default_language, &language, err);
+    if (result < 0) {
+        hc_err_field(err, "languages.default");
+        return result;
+    }
+    language_free(language);
+    for (size_t i = 0; i < config->warm.start.count; i++) {
+        result = check_start(config, config->warm.start.item[i], err);
+        if (result < 0) {
+            hc_err_field(err, "warm.start");
+            return result;
+        }
+    }
+    return 0;
+}
+
 struct defaults {
     char work_dir[sizeof((struct cell_spec *)0)->work_dir];
     struct limits run, compile;

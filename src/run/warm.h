@@ -32,6 +32,8 @@ struct warm_definitions {
 int warm_definitions_make(const struct config *config, const struct languages *languages, struct warm_definitions *out,
                           struct hc_err *err);
 void warm_definitions_release(struct warm_definitions *definitions);
+/* That languages.default and the names of warm.start are those of languages, and of sets of modules, that there are. */
+int warm_check_names(const struct config *config, struct hc_err *err);
 /* How programs of a language start under this configuration: "warm", "primed" or "cold". */
 const char *warm_word(const struct config *config, const struct language *language);
 /* Fills in stage->warm and plan->warm of a plan that is otherwise complete; leaves 0 where a program must start cold:

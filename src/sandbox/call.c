@@ -120,9 +120,10 @@ static void give_up(struct call *call, enum run_status why)
     hc_timer_remove(call->timer);
     struct speaker *speaker = call->speaker;
     call->timer = hc_loop_timer(sandbox_loop(speaker->fixture.sandbox), hc_now() + STOP_TIME, on_no_answer, call);
-    if (call->timer)
+    if (call->timer) {
+        speaker_warn(speaker);
         box_sweep(&speaker->fixture.job, SIGINT);
-    else
+    } else
         box_kill(&speaker->fixture.job, JOB_CANCELLED);
 }
 

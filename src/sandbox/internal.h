@@ -22,6 +22,10 @@ struct sandbox *sandbox_new(struct sandboxes *all, const char *tenant); /* in no
 void sandboxes_add(struct sandbox *sandbox);
 void sandboxes_remove(struct sandbox *sandbox); /* and frees it */
 
+/* recover.c */
+void recover_later(struct sandbox *sandbox);   /* it was used: its files are packed soon, if it is one that recovers */
+void recover_release(struct sandbox *sandbox); /* it goes */
+
 /* sandbox.c */
 void sandbox_free(struct sandbox *sandbox);
 void sandbox_tell(const struct sandbox *sandbox, const char *event, const char *why);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "run/block.h"
 #include "run/plan_internal.h"
+#include "sandbox/errand.h"
 #include "sandbox/internal.h"
 #include "sandbox/kinds.h"
 #include "sandbox/order.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FILL_TIME = 30 * 1000000 };
 
@@ -57,6 +59,7 @@ void sandbox_used(struct sandbox *sandbox)
 void sandbox_hold(struct sandbox *sandbox)
 {
     sandbox->holds++;
+    sandbox->packed = false;
     sandbox_used(sandbox);
 }
 
@@ -66,6 +69,8 @@ void sandbox_release(struct sandbox *sandbox)
     sandbox_used(sandbox);
     if (sandbox->removed && sandbox->holds == 0)
         sandbox_free(sandbox);
+    else if (sandbox->holds == 0)
+        recover_later(sandbox);
 }
 
 /* A shell or an interpreter that waits is idle: only jobs and calls (which hold it) are work. */
@@ -108,8 +113,8 @@ static json_t *state_of(const struct sandbox *sandbox)
         json_object_set_new(saved, "created_at", json_integer(fixture->created_at));
         json_array_append_new(list, saved);
     }
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant, "order",
-                     sandbox->order, "created_at", (json_int_t)sandbox->created_at, "used_at",
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant, "secret",
+                     sandbox->secret, "order", sandbox->order, "created_at", (json_int_t)sandbox->created_at, "used_at",
                      (json_int_t)sandbox->used_at, "recovered", (json_int_t)sandbox->recovered, "fixtures", list);
 }
 
@@ -120,7 +125,8 @@ void sandbox_save(struct sandbox *sandbox)
     hc_cleanup_json json_t *state = state_of(sandbox);
     hc_cleanup_free char *text = state ? hc_json_write(state, false) : NULL;
     hc_cleanup_fd int fd = text ? hc_memfd_sealed("hotcell-sandbox", text, strlen(text)) : -ENOMEM;
-    int result = fd < 0 ? fd : box_keep(sandbox->box, NULL, &fd, 1);
+    int fds[2] = {fd, sandbox->files};
+    int result = fd < 0 ? fd : box_keep(sandbox->box, NULL, fds, sandbox->files >= 0 ? 2 : 1);
     if (result < 0)
         hc_log(HC_LOG_WARNING, "sandbox %s: its state could not be kept: %s", sandbox->id, strerror(-result));
 }
@@ -162,22 +168,27 @@ static void on_filled(struct box_job *job, const struct warden_message *message)
     box_destroy(sandbox->box); /* and then it is told */
 }
 
-/* A helper that does next to nothing, so that what every job does first is done: the files, the size of the disk. */
+/* A helper that does next to nothing, so that what every job does first is done: the files, the size of the disk. Of
+ * one that is made anew it unpacks what the one before had. */
 static int fill(struct sandbox *sandbox)
 {
     struct words argv = {0};
-    struct job_spec spec = {.kind = JOB_FILES, .has_files = sandbox->plan.files >= 0 ? JOB_FILES_WORK : JOB_FILES_NONE};
+    bool again = sandbox->files >= 0 && lseek(sandbox->files, 0, SEEK_SET) == 0;
+    bool first = !again && sandbox->plan.files >= 0;
+    struct job_spec spec = {.kind = JOB_FILES, .has_files = first ? JOB_FILES_WORK : JOB_FILES_NONE};
     plan_job_limits(&sandbox->limits, &spec.limits);
     spec.limits.wall = FILL_TIME;
-    int fds[5] = {open("/dev/null", O_RDWR | O_CLOEXEC), -1, -1, -1, sandbox->plan.files};
-    int result = fds[0] < 0 ? -errno : words_add(&argv, "disk");
-    fds[1] = fds[2] = fds[0];
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int fds[5] = {again ? sandbox->files : null, null, null, -1, first ? sandbox->plan.files : -1};
+    int result = null < 0 ? -errno : words_add(&argv, again ? "unpack" : "disk");
+    if (result == 0 && again)
+        result = errand_word(&argv, "path", sandbox->plan.cell.work_dir);
     if (result == 0)
         result = fds[3] = argument_block(sandbox->plan.cell.work_dir, &argv, &sandbox->plan.env);
     sandbox->filler = (struct box_job){.data = sandbox, .ended = on_filled};
     if (result >= 0)
         result = box_start(sandbox->box, &sandbox->filler, &spec, fds, fds[4] >= 0 ? 5 : 4);
-    hc_close(fds[0]);
+    hc_close(null);
     hc_close(fds[3]);
     words_release(&argv);
     sandbox->filling = result >= 0;
@@ -189,7 +200,7 @@ static void on_ready(void *data)
     struct sandbox *sandbox = data;
     if (sandbox->state != SANDBOX_CREATING)
         return;
-    if (sandbox->plan.files < 0) {
+    if (sandbox->plan.files < 0 && sandbox->files < 0) {
         running(sandbox);
         return;
     }
@@ -206,6 +217,7 @@ void sandbox_free(struct sandbox *sandbox)
 {
     while (sandbox->fixtures)
         fixture_remove(sandbox->fixtures);
+    recover_release(sandbox);
     if (sandbox->box)
         box_drop(sandbox->box);
     if (sandbox->request)

@@ -59,6 +59,7 @@ struct sandbox {
     struct sandbox *next;
     struct sandboxes *all;
     char id[40], tenant[64];
+    char secret[40]; /* with which links to it are signed */
     enum sandbox_state state;
     struct hc_err why; /* of one that failed */
     struct box *box;   /* NULL: it failed, or is not there yet */
@@ -70,9 +71,13 @@ struct sandbox {
     uint64_t used_clock, created_clock, failed_clock;
     uint64_t idle_timeout, max_lifetime; /* µs; 0: none */
     bool recover;
-    unsigned recovered; /* how often it was made anew */
-    unsigned holds;     /* somebody is using it right now */
-    bool removed;       /* it is in no list any more, and freed with the last of them */
+    unsigned recovered;      /* how often it was made anew */
+    int files;               /* of one that recovers: its working directory as a tar, sealed; or -1 */
+    bool packed;             /* and nobody has used it since */
+    struct packing *packing; /* recover.c: one that is being made */
+    struct hc_timer *pack_timer;
+    unsigned holds; /* somebody is using it right now */
+    bool removed;   /* it is in no list any more, and freed with the last of them */
     struct fixture *fixtures;
     struct box_job filler; /* unpacks its first files */
     bool filling;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum { STATE_LIMIT = 64 << 20, STATE_DEPTH = 64 };
@@ -20,17 +21,27 @@ enum { STATE_LIMIT = 64 << 20, STATE_DEPTH = 64 };
 
 /* ---- the list ---- */
 
+static int make_secret(struct sandbox *sandbox)
+{
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return -EIO;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(sandbox->secret + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
 struct sandbox *sandbox_new(struct sandboxes *all, const char *tenant)
 {
     struct sandbox *sandbox = calloc(1, sizeof *sandbox);
     if (!sandbox)
         return NULL;
     sandbox->all = all;
-    sandbox->plan.files = -1;
+    sandbox->plan.files = sandbox->files = -1;
     sandbox->created_at = sandbox->used_at = sandbox_wall_clock();
     sandbox->created_clock = sandbox->used_clock = hc_now();
     snprintf(sandbox->tenant, sizeof sandbox->tenant, "%s", tenant);
-    if (result_id_of("sbx_", sandbox->id, sizeof sandbox->id, sandbox->created_at) < 0) {
+    if (result_id_of("sbx_", sandbox->id, sizeof sandbox->id, sandbox->created_at) < 0 || make_secret(sandbox) < 0) {
         free(sandbox);
         return NULL;
     }
@@ -137,7 +148,7 @@ static json_t *read_state(const int *fds, size_t count)
     char *text hc_cleanup_free = NULL;
     size_t length;
     json_t *state = NULL;
-    if (count != 1 || lseek(fds[0], 0, SEEK_SET) < 0 || hc_read_all(fds[0], STATE_LIMIT, &text, &length) < 0 ||
+    if (count < 1 || lseek(fds[0], 0, SEEK_SET) < 0 || hc_read_all(fds[0], STATE_LIMIT, &text, &length) < 0 ||
         hc_json_read(text, length, STATE_DEPTH, &state, NULL) < 0)
         return NULL;
     return state;
@@ -148,10 +159,12 @@ static int restore(struct sandbox *sandbox, const json_t *state, struct hc_err *
     const char *id = json_string_value(json_object_get(state, "id"));
     const char *tenant = json_string_value(json_object_get(state, "tenant"));
     const char *order = json_string_value(json_object_get(state, "order"));
-    if (!id || !tenant || !order)
+    const char *secret = json_string_value(json_object_get(state, "secret"));
+    if (!id || !tenant || !order || !secret)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "its state is not well-formed");
     snprintf(sandbox->id, sizeof sandbox->id, "%s", id);
     snprintf(sandbox->tenant, sizeof sandbox->tenant, "%s", tenant);
+    snprintf(sandbox->secret, sizeof sandbox->secret, "%s", secret);
     sandbox->created_at = json_integer_value(json_object_get(state, "created_at"));
     sandbox->recovered = (unsigned)json_integer_value(json_object_get(state, "recovered"));
     int64_t age = sandbox_wall_clock() - sandbox->created_at;
@@ -162,7 +175,7 @@ static int restore(struct sandbox *sandbox, const json_t *state, struct hc_err *
     return order_read(sandbox, sandbox->all->config, order, strlen(order), err);
 }
 
-static void adopt_cell(struct sandboxes *all, const struct warden_message *message, const int *fds, size_t count)
+static void adopt_cell(struct sandboxes *all, const struct warden_message *message, int *fds, size_t count)
 {
     struct hc_err err = {0};
     struct box_events events;
@@ -180,6 +193,8 @@ static void adopt_cell(struct sandboxes *all, const struct warden_message *messa
         return;
     }
     sandboxes_add(sandbox);
+    if (count > 1)
+        sandbox->files = HC_TAKE_FD(fds[1]);
     sandbox->state = message->on ? SANDBOX_PAUSED : SANDBOX_RUNNING;
     all->adopting = sandbox;
     if (message->over) { /* it died while nobody looked; the warden waits for us to know */

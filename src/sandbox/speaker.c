@@ -260,11 +260,18 @@ void speaker_end(struct speaker *speaker)
         box_kill(&speaker->fixture.job, JOB_CANCELLED);
 }
 
+void speaker_warn(struct speaker *speaker)
+{
+    box_signal(speaker->fixture.sandbox->box, speaker->fixture.job.number, SIGURG);
+}
+
 /* To the whole of its process group, as a terminal would. */
 void speaker_interrupt(struct speaker *speaker)
 {
-    if (speaker->call && speaker->fixture.running)
-        box_signal(speaker->fixture.sandbox->box, speaker->fixture.job.number, SIGINT);
+    if (!speaker->call || !speaker->fixture.running)
+        return;
+    speaker_warn(speaker);
+    box_signal(speaker->fixture.sandbox->box, speaker->fixture.job.number, SIGINT);
 }
 
 /* ---- for the next gateway ---- */

@@ -54,6 +54,9 @@ int speaker_start(struct sandbox *sandbox, const struct fixture_kind *kind, cons
                   struct speaker **out, struct hc_err *err);
 struct speaker *speaker_find(const struct sandbox *sandbox, const struct fixture_kind *kind, const char *id_or_name);
 void speaker_end(struct speaker *speaker);
+/* Before an interrupt, by SIGURG: a shell then goes on with nothing of its call when its child has died, whatever that
+ * died of (cell/session_builtin.c). Everybody else ignores it. */
+void speaker_warn(struct speaker *speaker);
 void speaker_interrupt(struct speaker *speaker); /* the call under way; nothing without one */
 const char *speaker_state_word(const struct speaker *speaker);
 

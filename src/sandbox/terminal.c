@@ -190,8 +190,8 @@ void terminal_detach(struct terminal *terminal, const void *data)
 {
     if (!terminal->attached || terminal->client.data != data)
         return;
-    terminal->timer = hc_loop_timer(sandbox_loop(terminal->fixture.sandbox), hc_now() + terminal->wait, on_forgotten,
-                                    terminal);
+    terminal->timer =
+        hc_loop_timer(sandbox_loop(terminal->fixture.sandbox), hc_now() + terminal->wait, on_forgotten, terminal);
     let_go(terminal);
 }
 

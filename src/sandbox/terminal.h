@@ -1,7 +1,7 @@
 /*
- * Terminals: a program in a pseudo-terminal of the sandbox's own, whose other end is here. What it writes is remembered,
- * the last of it, in memory that outlives the gateway; so whoever comes back after a broken connection sees where it
- * was. One client is attached at a time; without one it goes on for a while.
+ * Terminals: a program in a pseudo-terminal of the sandbox's own, whose other end is here. What it writes is
+ * remembered, the last of it, in memory that outlives the gateway; so whoever comes back after a broken connection sees
+ * where it was. One client is attached at a time; without one it goes on for a while.
  */
 #ifndef HC_SANDBOX_TERMINAL_H
 #define HC_SANDBOX_TERMINAL_H

@@ -108,6 +108,8 @@ static void on_ended(struct box_job *job, const struct warden_message *message)
     }
     if (fixture->sandbox->box)
         sandbox_save(fixture->sandbox);
+    sandbox_hold(fixture->sandbox); /* it was used until now */
+    sandbox_release(fixture->sandbox);
     forget_oldest(fixture->sandbox);
 }
 

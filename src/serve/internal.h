@@ -26,6 +26,8 @@ int listeners_open(struct listeners *listeners, const struct config *config, con
                    const char *socket_path, struct hc_err *err);
 /* Only whether the addresses can be understood. */
 int listeners_check(const struct config *config, const struct serve_options *options, struct hc_err *err);
+/* Whether one of the addresses, which are good, is not loopback's. */
+bool listeners_need_keys(const struct config *config, const struct serve_options *options);
 void listeners_close(struct listeners *listeners);
 
 /* state.c: the state folder and what is in it */
@@ -73,6 +75,9 @@ struct keeper_server;
 void bundle_name_paths(const struct keeper_server *server, char *text, size_t size);
 /* A sealed copy of a file, or -errno. */
 int bundle_file(const char *path);
+
+/* tls.c: whether both files of the configuration are what they should be and fit together */
+int tls_check(const char *libexec, const struct server_config *config, struct hc_err *err);
 
 /* settled.c: the keys that are not what they were and that a reload cannot change, by name; how many there are */
 size_t settled_changed(const struct config *before, const struct config *after, char *names, size_t size);

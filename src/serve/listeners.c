@@ -269,6 +269,20 @@ int listeners_check(const struct config *config, const struct serve_options *opt
     return result;
 }
 
+bool listeners_need_keys(const struct config *config, const struct serve_options *options)
+{
+    struct endpoint endpoint;
+    char execute[128];
+    const char *const *given =
+        options->listen_count > 0 ? options->listen : (const char *const *)config->server.listen.item;
+    size_t count = options->listen_count > 0 ? options->listen_count : config->server.listen.count;
+    bool need = false;
+    for (size_t i = 0; i < count && !need; i++)
+        need = parse_address(given[i], &endpoint, NULL) == 0 && !endpoint.loopback;
+    execute_address(config, options->listen_count > 0, execute, sizeof execute);
+    return need || (execute[0] && parse_address(execute, &endpoint, NULL) == 0 && !endpoint.loopback);
+}
+
 void listeners_close(struct listeners *listeners)
 {
     for (size_t i = 0; i < listeners->count; i++) {

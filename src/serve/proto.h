@@ -10,6 +10,11 @@
 
 enum { SERVE_PROTOCOL = 1, SERVE_CONTROL_FD = 3, SERVE_MAX_LISTENERS = 16, SERVE_MAX_LANGUAGES = 8 };
 
+/* `hotcell-gateway SERVE_CHECK_TLS`: says on stdout what is wrong with a certificate and a key, and exits with 1; 0
+ * when they are fine. They are these fds. */
+#define SERVE_CHECK_TLS "--check-tls"
+enum { SERVE_CHECK_CERTIFICATE = 3, SERVE_CHECK_KEY = 4 };
+
 /* Where the gateway finds things in its own root. */
 #define SERVE_STATE "/state"
 #define SERVE_LANGUAGES "/languages" /* /0, /1, … */

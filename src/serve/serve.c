@@ -7,6 +7,7 @@
 #include "kernel/sys.h"
 #include "run/language.h"
 #include "run/locate.h"
+#include "run/warm.h"
 #include "serve/internal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -131,8 +132,15 @@ static void reload(struct keeper_server *server)
     char names[256];
     notify_reloading();
     int result = load_config(server->options, &config, &err);
-    if (result == 0 && (result = host_list_check(&server->hosts, config, &err)) < 0)
-        config_free(config);
+    if (result == 0) {
+        result = host_list_check(&server->hosts, config, &err);
+        if (result == 0)
+            result = warm_check_names(config, &err);
+        if (result < 0) {
+            config_blame(config, &err);
+            config_free(config);
+        }
+    }
     if (result < 0) {
         hc_log(HC_LOG_ERROR, "the configuration stays as it was: %s%s%s", err.message, err.remedy[0] ? "; " : "",
                err.remedy);
@@ -234,7 +242,7 @@ static void raise_file_limit(uint64_t connections)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* That they are there; whether they fit together the gateway says, which has the library for it. */
+/* That they are there; whether they fit together the gateway says when it starts, which has the library for it. */
 static int check_tls(const struct server_config *config, struct hc_err *err)
 {
     const char *const paths[] = {config->tls_certificate, config->tls_key};
@@ -246,6 +254,17 @@ static int check_tls(const struct server_config *config, struct hc_err *err)
         }
     }
     return 0;
+}
+
+/* What the start of a server would find out by itself. */
+static int check_more(const struct keeper_server *server, struct hc_err *err)
+{
+    bool tls = server->config->server.tls_certificate[0] != '\0';
+    int result = tls ? tls_check(server->libexec, &server->config->server, err) : 0;
+    if (result == 0 && listeners_need_keys(server->config, server->options))
+        hc_log(HC_LOG_WARNING, "it listens on an address that is not loopback: without a key (hotcell key create NAME) "
+                               "it will not start");
+    return result;
 }
 
 static int prepare(struct keeper_server *server, struct hc_err *err)
@@ -260,6 +279,8 @@ static int prepare(struct keeper_server *server, struct hc_err *err)
                          SERVE_MAX_LANGUAGES);
     if (result == 0)
         result = languages_load(server->config, &server->known, err);
+    if (result == 0)
+        result = warm_check_names(server->config, err);
     if (result == 0)
         result = state_open(&server->state, server->config, server->options, err);
     if (result == 0)
@@ -346,8 +367,8 @@ int serve(const struct serve_options *options, struct hc_err *err)
     hc_log_configure(server.config->server.log_level, server.config->server.log_format);
     server.loop = hc_loop_new();
     result = server.loop ? prepare(&server, err) : hc_fail_errno(err, HC_CLASS_OURS, errno, "making a loop");
-    if (result == 0 && !options->check)
-        result = run(&server, err);
+    if (result == 0)
+        result = options->check ? check_more(&server, err) : run(&server, err);
     if (result < 0)
         config_blame(server.config, err);
     release(&server);

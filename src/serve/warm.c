@@ -91,6 +91,7 @@ void warm_files_open(struct keeper_server *server)
     warm_files_close(files);
     int result = add_library(server, "hotcell-warm.so", "every program will start cold");
     add_library(server, "hotcell-session.so", "there will be no shell sessions");
+    add_library(server, "hotcell-door.so", "there will be no contexts of R");
     for (size_t i = 0; i < languages_count(server->known) && result == 0; i++) {
         const struct language *language = languages_at(server->known, i);
         bool has_driver = language->warm.kind != LANGUAGE_COLD || language->context.run.present;

@@ -44,11 +44,14 @@ void audit_close(struct audit *audit);
 struct audit_report {
     uint64_t lines;    /* entries that are good */
     uint64_t torn;     /* places where a write was cut short, which the chain accounts for */
+    uint64_t unended;  /* bytes after the last entry: a write that was cut short, and nothing was written since */
     uint64_t bad_line; /* 1-based; 0: none */
     char why[160];
     char last_hash[65];
 };
-/* 0 when the chain holds, -EBADMSG when not (the report says where), another -errno when it cannot be read. */
-int audit_verify(int fd, struct audit_report *report);
+/* 0 when the chain holds, -EBADMSG when not (the report says where), another -errno when it cannot be read. `kept`: the
+ * hash of an entry that must be in it, as `last_hash` said it once, or NULL; one that is missing is -EBADMSG with the
+ * line after the last as the bad one. */
+int audit_verify(int fd, const char *kept, struct audit_report *report);
 
 #endif

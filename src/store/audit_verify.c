@@ -4,7 +4,8 @@
  * writing.
  *
  * What a chain alone cannot show: that whole entries are missing at its end, and that everything from some entry on was
- * written anew by somebody who could write the file. Compare `last_hash` with one that was kept elsewhere.
+ * written anew by somebody who could write the file. A hash that was kept elsewhere shows both: it must be in the
+ * chain.
  */
 #include "base/fd.h"
 #include "store/audit.h"
@@ -14,6 +15,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@ struct verify {
     int fd;
     off_t size;
     struct audit_report *report;
+    const char *kept;          /* a hash that is to be found; NULL once it is, or when there is none */
     uint64_t line;             /* 1-based, of the one at hand */
     char hash[SHA256_HEX + 1]; /* of the last entry */
     off_t torn_start;          /* -1: every byte since the last entry was one's */
@@ -77,6 +80,8 @@ static int check_line(struct verify *verify, const char *line, size_t length, of
         return bad(verify, verify->line, "it does not follow the one before: something was left out, moved or put in");
     verify->report->lines++;
     memcpy(verify->hash, entry.hash, sizeof entry.hash);
+    if (verify->kept != NULL && strcasecmp(verify->kept, entry.hash) == 0)
+        verify->kept = NULL;
     return 0;
 }
 
@@ -140,11 +145,11 @@ static int settled_size(int fd, off_t *size)
     return status;
 }
 
-int audit_verify(int fd, struct audit_report *report)
+int audit_verify(int fd, const char *kept, struct audit_report *report)
 {
     enum { CAPACITY = 2 * AUDIT_LINE_MAX };
     *report = (struct audit_report){.last_hash = AUDIT_FIRST};
-    struct verify verify = {.fd = fd, .report = report, .hash = AUDIT_FIRST, .torn_start = -1};
+    struct verify verify = {.fd = fd, .report = report, .kept = kept, .hash = AUDIT_FIRST, .torn_start = -1};
     hc_cleanup_free char *buffer = malloc(CAPACITY);
     if (buffer == NULL)
         return -ENOMEM;
@@ -155,10 +160,15 @@ int audit_verify(int fd, struct audit_report *report)
     if (status == 0 && verify.torn_start >= 0) {
         /* At the end of the file, where a power cut leaves it: the next entry will say it. */
         char last;
-        if (pread(fd, &last, 1, verify.size - 1) == 1 && last != '\n')
+        if (pread(fd, &last, 1, verify.size - 1) == 1 && last != '\n') {
             report->torn++;
-        else
+            report->unended = (uint64_t)(verify.size - verify.torn_start);
+        } else {
             status = bad(&verify, verify.torn_line, "it is not an entry");
+        }
     }
+    if (status == 0 && verify.kept != NULL)
+        status = bad(&verify, report->lines + 1,
+                     "no entry has the hash that was kept: what had it was cut off, or all was written anew");
     return status;
 }

@@ -147,6 +147,8 @@ static int apply_finish(struct store *store, struct task *task)
         status = write_content(store, seq, row);
     if (status == 0)
         status = count_row(store, row, tenant);
+    if (status == 0)
+        status = errors_write(store, seq, row, tenant);
     return status;
 }
 

@@ -23,6 +23,14 @@ enum statement {
     WRITE_CONTENT,
     WRITE_COUNT,
     FIND_RUN,
+    WRITE_ERROR,
+    WRITE_ERROR_GROUP,
+    FIND_OPEN_ERRORS,
+    WRITE_ERROR_FIXED,
+    WRITE_GROUP_FIXED,
+    FORGET_ERROR,
+    WRITE_GROUP_LESS,
+    FORGET_GROUP,
     WRITE_KEY_INSERT,
     WRITE_KEY_REVOKE,
     WRITE_KEY_USED,
@@ -83,6 +91,12 @@ void store_column(sqlite3_stmt *statement, int column, char *text, size_t size);
 /* Adds to the sums: `runs` is 1 or -1, times go with it. Within the transaction that changes `runs`. */
 int history_count(struct store *store, const char *tenant, const char *status, int runs, int64_t cpu_us,
                   int64_t wall_us);
+
+/* ---- errors.c ---- */
+/* Of a run that ended: records its failure, or which failures before it are fixed. Within the transaction. */
+int errors_write(struct store *store, int64_t seq, const struct run_row *row, const char *tenant);
+/* Of a run that is about to be removed. */
+int errors_forget(struct store *store, int64_t seq);
 
 /* ---- schema.c ---- */
 /* Makes or upgrades the tables, and looks at what is there. `path` is for messages. */

@@ -64,6 +64,9 @@ static int find_oldest(struct store *store, uint64_t excess, struct victims *vic
 
 static int delete_one(struct store *store, int64_t seq)
 {
+    int forgotten = errors_forget(store, seq);
+    if (forgotten < 0)
+        return forgotten;
     struct binding binding = bind_start(&store->writer, PRUNE_DELETE);
     char tenant[sizeof(((struct run_row *)NULL)->tenant)], status[sizeof(((struct run_row *)NULL)->status)];
     int64_t cpu_us = 0, wall_us = 0;

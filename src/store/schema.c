@@ -47,6 +47,20 @@ static const char *const MIGRATIONS[] = {
     "CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "INSERT INTO state (name, value) VALUES ('keys_version', 1);",
     "ALTER TABLE keys ADD COLUMN no_compile_cache INTEGER NOT NULL DEFAULT 0;",
+    /* One row for each failure, and one for all with the same fingerprint, so that neither asking whether it was there
+     * before nor listing them reads many. A failure is open until a run of similar code succeeds. */
+    "CREATE TABLE errors ("
+    " seq INTEGER PRIMARY KEY REFERENCES runs (seq) ON DELETE CASCADE, tenant TEXT NOT NULL, language TEXT NOT NULL,"
+    " fingerprint TEXT NOT NULL, at INTEGER NOT NULL, shape BLOB, fixed_by TEXT) STRICT;"
+    "CREATE INDEX errors_by_fingerprint ON errors (tenant, fingerprint, seq);"
+    "CREATE INDEX errors_open ON errors (tenant, language, seq) WHERE shape IS NOT NULL;"
+    "CREATE TABLE error_groups ("
+    " tenant TEXT NOT NULL, fingerprint TEXT NOT NULL, language TEXT NOT NULL, category TEXT NOT NULL,"
+    " error_type TEXT NOT NULL, message TEXT NOT NULL, count INTEGER NOT NULL, first_at INTEGER NOT NULL,"
+    " last_at INTEGER NOT NULL, last_seq INTEGER NOT NULL, last_run TEXT NOT NULL, fixed_by TEXT,"
+    " PRIMARY KEY (tenant, fingerprint)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX error_groups_by_time ON error_groups (tenant, last_seq);"
+    "CREATE INDEX error_groups_by_type ON error_groups (tenant, error_type, last_seq);",
 };
 enum { VERSION = sizeof MIGRATIONS / sizeof *MIGRATIONS };
 

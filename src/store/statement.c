@@ -46,6 +46,28 @@ static const struct {
          " wall_us = wall_us + excluded.wall_us",
          true},
     [FIND_RUN] = {"SELECT tenant, status, cpu_us, wall_us FROM runs WHERE id = ?1", true},
+    [WRITE_ERROR] =
+        {"INSERT INTO errors (seq, tenant, language, fingerprint, at, shape) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+         " ON CONFLICT (seq) DO NOTHING RETURNING seq",
+         true},
+    [WRITE_ERROR_GROUP] =
+        {"INSERT INTO error_groups (tenant, fingerprint, language, category, error_type, message, count, first_at,"
+         " last_at, last_seq, last_run) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?7, ?8, ?9) ON CONFLICT (tenant,"
+         " fingerprint) DO UPDATE SET count = count + 1, message = excluded.message, last_at = excluded.last_at,"
+         " last_seq = excluded.last_seq, last_run = excluded.last_run",
+         true},
+    [FIND_OPEN_ERRORS] = {"SELECT seq, fingerprint, shape FROM errors WHERE tenant = ?1 AND language = ?2 AND seq < ?3"
+                          " AND shape IS NOT NULL ORDER BY seq DESC LIMIT ?4",
+                          true},
+    [WRITE_ERROR_FIXED] = {"UPDATE errors SET fixed_by = ?2, shape = NULL WHERE seq = ?1", true},
+    [WRITE_GROUP_FIXED] = {"UPDATE error_groups SET fixed_by = ?3 WHERE tenant = ?1 AND fingerprint = ?2", true},
+    [FORGET_ERROR] = {"DELETE FROM errors WHERE seq = ?1 RETURNING tenant, fingerprint", true},
+    /* Runs are forgotten from the oldest on: the rest of a group stays true of those that are left. */
+    [WRITE_GROUP_LESS] = {"UPDATE error_groups SET count = count - 1, first_at = coalesce((SELECT at FROM errors WHERE"
+                          " tenant = ?1 AND fingerprint = ?2 ORDER BY seq LIMIT 1), first_at)"
+                          " WHERE tenant = ?1 AND fingerprint = ?2",
+                          true},
+    [FORGET_GROUP] = {"DELETE FROM error_groups WHERE tenant = ?1 AND fingerprint = ?2 AND count <= 0", true},
     [WRITE_KEY_INSERT] = {"INSERT INTO keys (name, prefix, hash, runs_per_minute, concurrent, cpu_seconds_per_day,"
                           " created_at, revoked_at, used_at, no_compile_cache)"
                           " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8)",

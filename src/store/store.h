@@ -41,6 +41,16 @@ void store_close(struct store *store);
 int store_status(struct store *store);
 
 /* ---- runs ---- */
+/* Why a run failed, as it is grouped with others; an empty fingerprint: nothing is recorded of it. */
+struct run_error {
+    char fingerprint[17];
+    char category[16], error_type[96]; /* "" where it is not known */
+    char message[256];
+};
+/* The shape of its program (run/fingerprint.h), by which a later run is known to be of similar code. UINT32_MAX is an
+ * empty slot. It is kept for failures alone, until they are fixed. */
+enum { STORE_SHAPE_SLOTS = 64 };
+
 struct run_row {
     char id[40];
     char tenant[64];
@@ -58,6 +68,10 @@ struct run_row {
     size_t result_length;
     const char *log; /* what its streams showed, where the result does not tell all of it (store_run_get); else NULL */
     size_t log_length;
+    /* For store_run_finish alone; reading leaves them empty. */
+    struct run_error error;
+    bool has_shape;
+    uint32_t code_shape[STORE_SHAPE_SLOTS];
 };
 
 /* Everything pointed to is copied. -EEXIST: the id is there. finish also makes the row where the insert had failed, and
@@ -94,6 +108,26 @@ int store_totals(struct store *store, const char *tenant, int64_t since, struct 
 /* Removes ended runs that are older than `before` (µs since the epoch; 0: none for their age), then the oldest ones
  * until the database is below `bytes` (0: no limit). In small steps on the writing thread. */
 int store_prune(struct store *store, int64_t before, uint64_t bytes, store_done_fn done, void *data);
+
+/* ---- errors ---- */
+/* All failures of a tenant with one fingerprint that are still in the history. */
+struct error_group {
+    char tenant[64], language[32];
+    struct run_error error; /* the message is the last one's */
+    uint64_t count;
+    int64_t first_at, last_at; /* µs since the epoch */
+    char last_run[40];
+    char fixed_by[40]; /* a later run of similar code that succeeded, and is in the history; "": none is known */
+};
+struct error_filter {
+    const char *tenant, *fingerprint, *error_type, *language; /* NULL: any */
+    size_t limit;                                             /* 0: none */
+};
+typedef int (*store_error_fn)(void *data, const struct error_group *group);
+/* Those that failed last first. A return of fn other than 0 ends the reading. The count, or -errno. */
+int store_error_list(struct store *store, const struct error_filter *filter, store_error_fn fn, void *data);
+/* Of two shapes: the estimated share of the code's triples of tokens that they have in common, 0 to 1. */
+double store_shape_likeness(const uint32_t a[STORE_SHAPE_SLOTS], const uint32_t b[STORE_SHAPE_SLOTS]);
 
 /* ---- keys ---- */
 enum { STORE_TOKEN_LENGTH = 46 }; /* "hc_" + 43 characters of base64url */

@@ -247,6 +247,8 @@ int http_reader_take(struct http_reader *reader, const char *data, size_t length
     *piece = NULL;
     if (reader->head_told)
         drop_head(reader);
+    if (reader->state == HTTP_READER_DONE && length > 0 && reader->status != 101)
+        return -EPROTO;
     while (reader->state != HTTP_READER_DONE && *used < length) {
         const char *at = data + *used;
         size_t left = length - *used, taken = 0;
@@ -278,9 +280,7 @@ int http_reader_take(struct http_reader *reader, const char *data, size_t length
             break;
         }
     }
-    if (reader->state != HTTP_READER_DONE)
-        return HTTP_READER_EVENT_MORE;
-    return length > *used && reader->status != 101 ? -EPROTO : HTTP_READER_EVENT_END;
+    return reader->state == HTTP_READER_DONE ? HTTP_READER_EVENT_END : HTTP_READER_EVENT_MORE;
 }
 
 int http_reader_end(struct http_reader *reader)

@@ -54,7 +54,7 @@ struct http_reader {
 void http_reader_start(struct http_reader *reader);
 void http_reader_release(struct http_reader *reader);
 /* An event, with what was used of `data` in *used and, for a piece, where it lies in it; or -errno: -EPROTO for
- * anything malformed, also for bytes after the end; -ENOMEM. */
+ * anything malformed, also for bytes after the end, in the call after it; -ENOMEM. */
 int http_reader_take(struct http_reader *reader, const char *data, size_t length, size_t *used, const char **piece,
                      size_t *piece_length);
 /* After HTTP_READER_EVENT_HEAD, until the next call: the headers one by one. *at is 0 at first. */

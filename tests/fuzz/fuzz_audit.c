@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_lines((const char *)data, size);
     hc_cleanup_fd int fd = memfd_create("audit", MFD_CLOEXEC);
     check(fd >= 0 && hc_write_all(fd, data, size) == 0);
-    int status = audit_verify(fd, &before);
+    int status = audit_verify(fd, NULL, &before);
     check(status == 0 || (status == -EBADMSG && before.bad_line > 0 && before.why[0] != '\0'));
     if (audit_open(open_appending(fd), &audit, &err) < 0) {
         check(err.code == EBADMSG && status != 0);
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     check(audit_add(audit, "server_started", NULL, NULL, NULL) == 0);
     audit_close(audit);
-    int again = audit_verify(fd, &after);
+    int again = audit_verify(fd, NULL, &after);
     check(status != 0 || (again == 0 && after.lines > before.lines && after.torn == before.torn));
     return 0;
 }

@@ -162,6 +162,15 @@ def test_runs_a_minute(start_server):
     assert server.get("/v1/runs", headers=ada).status == 200
 
 
+def test_a_quota_that_is_used_up_is_in_the_audit_log_once_however_often_it_is_met(start_server):
+    server = start_server()
+    ada = bearer(key(server, "create", "ada", "--runs-per-minute", "1"))
+    assert [server.run(command=["/bin/true"], headers=ada).status for _ in range(5)] == [200, 429, 429, 429, 429]
+    entries = [json.loads(line) for line in (server.state / "audit.log").read_text().splitlines()]
+    met = [entry for entry in entries if entry["event"] == "limit_hit"]
+    assert [(entry["tenant"], entry["detail"]["reason"]) for entry in met] == [("ada", "this key's quota of 1 runs a minute is used up")]
+
+
 def test_runs_at_once(start_server):
     server = start_server()
     contract = Contract(server.get("/openapi.json").json)

@@ -35,6 +35,16 @@ def options_of(verb):
 
 # ---- help ----
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_line_of_a_help_text_breaks_off_before_its_paragraph_ends(verb):
+    text = hotcell("help", verb).stdout
+    about = text.partition("\n\n")[2].partition("\nWhat")[0].partition("\nOptions")[0]
+    for paragraph in about.split("\n\n"):
+        lines = paragraph.splitlines()
+        for line, following in zip(lines, lines[1:]):
+            assert line.startswith("  ") or following.startswith(" ") or len(line) + 1 + len(following.split()[0]) > 100, text
+
+
 def test_hotcell_alone_prints_short_help_and_fails():
     done = hotcell()
     assert (done.returncode, done.stdout) == (2, "")

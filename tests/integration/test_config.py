@@ -119,3 +119,13 @@ def test_a_request_over_a_ceiling_is_refused(hotcell, machine):
     assert outcome.returncode == 2 and "256 MiB" in outcome.stderr and "ceilings.memory" in outcome.stderr, outcome
     outcome = hotcell("run", "--memory", "256m", "--", "/bin/true", env=machine.env)
     assert outcome.returncode == 0, outcome
+
+
+def test_a_fault_in_a_file_is_not_blamed_on_an_option(hotcell, machine):
+    machine.extra.write_text("[limits]\nmemroy = '5m'\n")
+    for verb in (["config"], ["run", "-c", "1"]):
+        outcome = hotcell(*verb[:1], "--config", machine.extra, *verb[1:], env=machine.env)
+        assert outcome.returncode == 2 and f"{machine.extra}:2: unknown key 'memroy'" in outcome.stderr, outcome
+        assert "--mem" not in outcome.stderr, outcome
+    outcome = hotcell("run", "--memory", "5q", "-c", "1", env=machine.env)
+    assert 'hotcell: --memory: "5q" is not a size' in outcome.stderr, outcome

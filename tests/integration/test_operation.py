@@ -401,7 +401,11 @@ def test_a_check_can_be_made_while_the_server_runs(server):
     ("[server]\n\nlisten = ['localhost:99999']\n", 3, ["server.listen", "127.0.0.1:7600", "localhost:99999"]),
     ("[server]\nlisten = ['example.org:80']\n", 2, ["server.listen", "example.org"]),
     ("[server]\nexecute_listen = 'here'\n", 2, ["server.execute_listen", "here"]),
-    ("[log]\nlevel = 'loud'\n", 2, ["log.level", "loud"]),
+    ("[log]\nlevel = 'loud'\n", 2, ["log.level", "loud", '"error", "warning", "info" or "debug"']),
+    ("[warm]\nstart = ['pythn']\n", 2, ["warm.start", "pythn", 'did you mean "python"?']),
+    ("[warm]\nstart = ['python', 'python/date']\n", 2, ["warm.start", "python has no set of modules", "date"]),
+    ("[warm]\nstart = ['bash']\n", 2, ["warm.start", "bash always start cold"]),
+    ("[languages]\ndefault = 'rubby'\n", 2, ["languages.default", "rubby", 'did you mean "ruby"?']),
     ("[server]\ntls_certificate = '/nonexistent/c.pem'\ntls_key = '/nonexistent/k.pem'\n", 2, ["server.tls_certificate", "No such file"]),
     ("[mounts]\nallowed_read_paths = ['/nonexistent']\n", 2, ["mounts.allowed_read_paths", "/nonexistent"]),
 ])
@@ -419,6 +423,35 @@ def test_a_certificate_without_a_key_is_refused(folder):
     (folder / "bad.toml").write_text("[server]\ntls_certificate = '/etc/hostname'\n")
     done = serve("--check", "--config", folder / "bad.toml", "--state", folder / "state")
     assert done.returncode == 2 and "server.tls_certificate" in done.stderr and "both" in done.stderr
+
+
+def make_certificate(folder, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("certificate, key, words", [
+    ("one.pem", "one.key", []),
+    ("one.key", "one.pem", ["server.tls_certificate", "not PEM"]),
+    ("one.pem", "two.key", ["server.tls_key", "does not fit"]),
+    ("one.pem", "one.pem", ["server.tls_key", "not a PEM key"]),
+])
+def test_a_check_finds_a_certificate_that_a_start_would_refuse(folder, certificate, key, words):
+    for name in ("one", "two"):
+        make_certificate(folder, name)
+    config = folder / "tls.toml"
+    config.write_text(f"[server]\ntls_certificate = '{folder}/{certificate}'\ntls_key = '{folder}/{key}'\n")
+    done = serve("--check", "--config", config, "--state", folder / "state")
+    assert done.returncode == (2 if words else 0), done
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_a_check_says_that_an_address_needs_a_key(folder):
+    (folder / "open.toml").write_text("[server]\nlisten = ['0.0.0.0:7600']\n")
+    done = serve("--check", "--config", folder / "open.toml", "--state", folder / "state")
+    assert done.returncode == 0 and "hotcell key create" in done.stderr, done
+    done = serve("--check", "--listen", "127.0.0.1:0", "--config", folder / "open.toml", "--state", folder / "state")
+    assert done.returncode == 0 and done.stderr == "", done
 
 
 def test_a_bad_address_on_the_command_line_is_named(folder):

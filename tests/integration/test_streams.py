@@ -2,9 +2,13 @@
 
 import asyncio
 import contextlib
+import http.client
+import http.server
 import os
 import pathlib
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -81,6 +85,102 @@ def test_a_large_reply_passes_and_memory_stays_flat(echo, path, tmp_path):
     assert (tmp_path / "got").stat().st_size == 1 << 28
     assert echo.peak_memory() < before + (4 << 20)
     assert b"Content-Length: 100" in curl("-I", echo.url("/bytes/100"))
+
+
+# ---- previews ----
+
+
+class Inside(http.server.BaseHTTPRequestHandler):
+    """What a guest may well run: Python's own server, which speaks HTTP/1.0, or 1.1 where it is told to."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.path == "/redirect":
+            self.send_response(302)
+            self.send_header("Location", "/landed")
+            self.end_headers()
+            return
+        body = b"x" * int(self.path.removeprefix("/bytes/")) if self.path.startswith("/bytes/") else repr(sorted(self.headers.items())).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        if self.protocol_version == "HTTP/1.1":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self):
+        left, size = int(self.headers["Content-Length"]), 0
+        while left > 0:
+            piece = self.rfile.read(min(left, 1 << 16))
+            size, left = size + len(piece), left - len(piece)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"%d" % size)
+
+
+@pytest.fixture(params=["HTTP/1.0", "HTTP/1.1"])
+def inside(request):
+    handler = type("Handler", (Inside,), {"protocol_version": request.param})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join(10 * SLOW)
+
+
+def test_a_page_of_a_guest_is_shown(echo, inside):
+    answer = curl("-i", "-H", "Authorization: Bearer secret", "-H", "Cookie: own=1", echo.url(f"/proxy/{inside}/hello?x=1"))
+    assert b"Content-Security-Policy: sandbox allow-scripts\r\n" in answer
+    assert b"secret" not in answer and b"own=1" in answer and f"localhost:{inside}".encode() in answer
+
+
+def test_a_redirect_stays_in_the_preview(echo, inside):
+    answer = curl("-L", "-w", "%{http_code} %{url_effective}", "-o", "/dev/null", echo.url(f"/proxy/{inside}/redirect"))
+    assert answer.decode() == "200 " + echo.url(f"/proxy/{inside}/landed")
+
+
+def test_much_goes_through_a_preview_both_ways(echo, inside, tmp_path):
+    big = tmp_path / "big"
+    with big.open("wb") as file:
+        file.truncate(1 << 28)
+    before = echo.peak_memory()
+    assert curl("-T", str(big), echo.url(f"/proxy/{inside}/")) == b"%d" % (1 << 28)
+    curl("-o", str(tmp_path / "got"), echo.url(f"/proxy/{inside}/bytes/{1 << 26}"))
+    assert (tmp_path / "got").stat().st_size == 1 << 26
+    assert echo.peak_memory() < before + (4 << 20)
+
+
+def test_many_requests_share_a_clients_connection(echo, inside):
+    connection = http.client.HTTPConnection("127.0.0.1", echo.port, timeout=10 * SLOW)
+    for i in range(50):
+        connection.request("GET", f"/proxy/{inside}/bytes/{i}")
+        assert len(connection.getresponse().read()) == i
+    connection.close()
+
+
+def test_nothing_there_is_a_502(echo):
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    assert curl("-o", "/dev/null", "-w", "%{http_code}", echo.url(f"/proxy/{port}/")) == b"502"
+
+
+def test_a_websocket_of_a_guest_is_reached(echo):
+    async def talk():
+        async def answer(socket):
+            async for message in socket:
+                await socket.send(message)
+
+        async with websockets.serve(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with websockets.connect(echo.url(f"/proxy/{port}/chat", "ws")) as socket:  # with their own compression
+                for message in ["hello", b"\x00\xff" * 1000, "y" * 500000]:
+                    await socket.send(message)
+                    assert await socket.recv() == message
+
+    asyncio.run(talk())
 
 
 # ---- WebSocket ----

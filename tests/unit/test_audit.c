@@ -81,7 +81,7 @@ static void append(const struct fixture *fixture, const char *text)
 static int verify(const struct fixture *fixture, struct audit_report *report)
 {
     hc_cleanup_fd int fd = open(fixture->path, O_RDONLY | O_CLOEXEC);
-    return audit_verify(fd, report);
+    return audit_verify(fd, NULL, report);
 }
 
 static void add_entries(const struct fixture *fixture, int count)
@@ -277,6 +277,7 @@ static void test_a_line_torn_anywhere_is_told_by_the_next_entry(void **state)
         assert_int_equal(verify(fixture, &report), 0);
         assert_int_equal(report.lines, whole ? 3 : 2);
         assert_int_equal(report.torn, whole ? 0 : 1);
+        assert_int_equal(report.unended, whole ? 0 : kept); /* said, although the chain holds */
         add_entries(fixture, 2);
         if (verify(fixture, &report) != 0)
             fail_msg("kept %zu: line %llu: %s", kept, (unsigned long long)report.bad_line, report.why);
@@ -294,6 +295,27 @@ static void test_a_line_torn_anywhere_is_told_by_the_next_entry(void **state)
     memmove(torn + start, torn + start + 41, length - start - 41);
     write_log(fixture, torn, length - 41);
     assert_int_equal(verify(fixture, &report), -EBADMSG);
+}
+
+static void test_entries_cut_off_at_the_end_are_missed_by_a_hash_that_was_kept(void **state)
+{
+    struct fixture *fixture = *state;
+    struct audit_report report;
+    size_t length, ignored;
+    add_entries(fixture, 2);
+    assert_int_equal(verify(fixture, &report), 0);
+    char kept[sizeof report.last_hash];
+    memcpy(kept, report.last_hash, sizeof kept);
+    add_entries(fixture, 2);
+    hc_cleanup_fd int fd = open(fixture->path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(audit_verify(fd, kept, &report), 0); /* others may follow */
+    char *text hc_cleanup_free = read_log(fixture, &length);
+    write_log(fixture, text, (size_t)(line_of(text, 2, &ignored) - text));
+    assert_int_equal(audit_verify(fd, NULL, &report), 0); /* the chain alone holds */
+    assert_int_equal(audit_verify(fd, kept, &report), -EBADMSG);
+    assert_int_equal(report.bad_line, 2);
+    write_log(fixture, "", 0);
+    assert_int_equal(audit_verify(fd, kept, &report), -EBADMSG);
 }
 
 static void test_a_write_that_was_cut_short_is_an_error_and_the_log_goes_on(void **state)
@@ -481,6 +503,7 @@ int main(void)
         TEST(test_forged_lines_at_the_end_are_found),
         TEST(test_a_forged_last_line_stays_found_when_the_server_goes_on),
         TEST(test_a_line_torn_anywhere_is_told_by_the_next_entry),
+        TEST(test_entries_cut_off_at_the_end_are_missed_by_a_hash_that_was_kept),
         TEST(test_a_write_that_was_cut_short_is_an_error_and_the_log_goes_on),
         TEST(test_a_log_that_became_shorter_under_a_server_shows_it),
         TEST(test_a_file_that_is_no_log_is_refused_and_left_alone),

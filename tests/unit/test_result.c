@@ -442,7 +442,10 @@ static void test_a_diagnosis_names_its_evidence(void **state)
     stage = stage_of(JOB_EXITED, 3, 0);
     result = result_with(&stage, 1);
     json = json_of(&result);
-    assert_true(json_is_null(json_object_get(json, "diagnosis")));
+    diagnosis = json_object_get(json, "diagnosis");
+    assert_true(json_is_null(json_object_get(diagnosis, "category"))); /* it is not known, and that is said */
+    assert_string_equal(json_string_value(json_object_get(diagnosis, "message")), "exited with status 3");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(diagnosis, "evidence"), "exit_code")), 3);
     json_decref(json);
     result_release(&result);
 }

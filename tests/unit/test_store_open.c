@@ -112,7 +112,7 @@ static void test_both_connections_are_set_as_promised(void **state)
     } settings[] = {
         {"PRAGMA synchronous", 2},     {"PRAGMA foreign_keys", 1}, {"PRAGMA trusted_schema", 0},
         {"PRAGMA temp_store", 2},      {"PRAGMA mmap_size", 0},    {"PRAGMA auto_vacuum", 2},
-        {"PRAGMA cell_size_check", 1}, {"PRAGMA user_version", 2}, {"PRAGMA application_id", 0x4843454c},
+        {"PRAGMA cell_size_check", 1}, {"PRAGMA user_version", 3}, {"PRAGMA application_id", 0x4843454c},
         {"PRAGMA busy_timeout", 5000},
     };
     sqlite3 *connections[] = {store->writer.db, store->reader.db};

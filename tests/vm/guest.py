@@ -1,8 +1,13 @@
-"""Runs inside the test machine: pytest on what the host asked for, one line a test, and the counts to the second serial port."""
+"""Runs inside the test machine: pytest on what the host asked for, one line a test, and the counts to the second serial port.
+
+No test can hold up the others: each has a time of its own, after which it has failed, and when the time of the whole machine is nearly over no
+other test is begun. Those that were not reached are counted, and a machine that has such is not fine.
+"""
 
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -10,6 +15,7 @@ import pytest
 
 RESULTS = pathlib.Path("/dev/ttyS1")
 LANGUAGES = "test_languages.py"
+TEST_SECONDS = 40 * float(os.environ["HOTCELL_SLOW"])  # for one test; a case of the attack suite has its own time besides
 
 
 def missing_languages():
@@ -29,11 +35,12 @@ def of_language(item, names):
 class Report:
     """Says each test's outcome as it ends, and keeps the counts."""
 
-    def __init__(self):
+    def __init__(self, deadline):
+        self.deadline = deadline
         self.count = {"passed": 0, "failed": 0, "skipped": 0}
         self.failed = []
         self.skipped = {}
-        self.collected = 0
+        self.collected = self.begun = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config):
@@ -58,10 +65,32 @@ class Report:
             # A failing teardown after a passed call is one more failure, never hidden by the pass.
             self.note(report, report.outcome)
 
+    def pytest_runtestloop(self, session):
+        """pytest's own loop, which looks at the clock before each test."""
+        for at, item in enumerate(session.items):
+            if time.monotonic() > self.deadline:
+                print(f"vm: no time is left for {len(session.items) - at} tests, the first of them {item.nodeid}", flush=True)
+                break
+            self.begun += 1
+            following = session.items[at + 1] if at + 1 < len(session.items) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return True
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item):
+        def too_late(*_):
+            pytest.fail(f"no end after {TEST_SECONDS:.0f} s")
+
+        before = signal.signal(signal.SIGALRM, too_late)
+        signal.setitimer(signal.ITIMER_REAL, TEST_SECONDS)
+        yield
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
     def note(self, report, outcome):
         self.count[outcome] += 1
         seconds = getattr(report, "duration", 0)
-        print(f"  {outcome:7} {seconds:6.1f} s  {report.nodeid}", flush=True)
+        print(f"  {self.begun:3}/{self.collected} {outcome:7} {seconds:6.1f} s  {report.nodeid}", flush=True)
         if outcome == "failed":
             self.failed.append(report.nodeid)
             print(report.longreprtext, *(text for _, text in report.sections), sep="\n", flush=True)
@@ -74,11 +103,13 @@ def main():
     request = json.loads(pathlib.Path("/hotcell/vm-request.json").read_text())
     words = dict(word.split("=", 1) for word in pathlib.Path("/proc/cmdline").read_text().split() if "=" in word)
     plan = request[words["hc.variant"]]
-    report, begin = Report(), time.monotonic()
-    arguments = ["-p", "no:cacheprovider", "--rootdir=/hotcell", *plan]
+    os.environ.update(plan["environment"])
+    begin = time.monotonic()
+    report = Report(begin + float(words["hc.seconds"]))
+    arguments = ["-p", "no:cacheprovider", "--rootdir=/hotcell", *plan["tests"]]
     status = pytest.main(arguments, plugins=[report])
-    facts = dict(report.count, status=int(status), collected=report.collected, seconds=round(time.monotonic() - begin, 1),
-                 failures=report.failed, skips=report.skipped)
+    facts = dict(report.count, status=int(status), collected=report.collected, left=report.collected - report.begun,
+                 seconds=round(time.monotonic() - begin, 1), failures=report.failed, skips=report.skipped)
     RESULTS.write_text(json.dumps(facts) + "\n")
 
 

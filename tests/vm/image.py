@@ -155,6 +155,11 @@ def make(path, source, build, kernel_version, plans, full):
     shutil.copytree("/etc/alternatives", staging / "etc/alternatives", symlinks=True, dirs_exist_ok=True)
     copy_tree(source, staging, build)
     (staging / "hotcell/vm-request.json").write_text(json.dumps(plans))
+    if any("ATTACK_PROGRAMS" in plan["environment"] for plan in plans.values()):
+        programs = staging / "hotcell/attack-programs"  # compiled here, where it takes seconds and not minutes
+        programs.mkdir()
+        if subprocess.run([source / "tests/attack/run", "--compile", programs], check=False).returncode != 0:
+            raise ImageError("the attack suite's programs cannot be compiled: apt-get install gcc libc6-dev")
     module = pathlib.Path("/lib/modules", kernel_version, "kernel/fs/overlayfs/overlay.ko")
     if not module.exists():
         raise ImageError(f"{module} is missing: apt-get install --reinstall linux-image-{kernel_version}")

@@ -114,7 +114,7 @@ def daemon(trial):
     trial.control(stubborn_outside(trial, "daemon"), "it lives on outside")
     started = time.monotonic()
     inside = trial.inside("stubborn", "daemon")
-    trial.check(inside.status == "completed" and time.monotonic() - started < 5, "the run ends with main")
+    trial.check(inside.status == "completed" and time.monotonic() - started < 5 * SLOW, "the run ends with main")
     trial.check(gone_within(trial, 1), "gone within 1 s")
 
 
@@ -138,7 +138,7 @@ def block(trial):
     process.communicate()
     for mode in ("block", "stop"):
         inside = trial.inside("stubborn", mode, options=["--timeout", "1"])
-        trial.check(inside.status == "timeout" and inside.code == 124 and inside.seconds < 2.5, "%s: timeout" % mode
+        trial.check(inside.status == "timeout" and inside.code == 124 and inside.seconds < 1 + 1.5 * SLOW, "%s: timeout" % mode
                     if inside.status == "timeout" else "%s: %s" % (mode, inside))
 
 
@@ -168,5 +168,5 @@ def hold(trial):
     for pid in trial.watch.leftovers():
         os.kill(pid, signal.SIGKILL)
     inside = trial.inside("stubborn", "hold", options=["--timeout", "3"])
-    trial.check(inside.status in ("completed", "timeout") and inside.seconds < 4, "answer after %.2f s: %s" % (inside.seconds, inside.status))
+    trial.check(inside.status in ("completed", "timeout") and inside.seconds < 3 + SLOW, "answer after %.2f s: %s" % (inside.seconds, inside.status))
     trial.check(gone_within(trial, 1), "gone within 1 s")

@@ -147,9 +147,9 @@ def stdin(trial):
     process.wait()
     process.stdin.close()
     run = trial.inside("stubborn", "sleep", options=["--timeout", "1"], stdin=block)
-    trial.check(run.status == "timeout" and run.seconds < 3, "asleep: timeout after %.1f s" % run.seconds)
+    trial.check(run.status == "timeout" and run.seconds < 1 + 2 * SLOW, "asleep: timeout after %.1f s" % run.seconds)
     run = trial.inside("crash", "exit", "7", stdin=block)
-    trial.check(run.code == 7 and run.seconds < 3, "it exits: 7 after %.1f s" % run.seconds)
+    trial.check(run.code == 7 and run.seconds < 3 * SLOW, "it exits: 7 after %.1f s" % run.seconds)
     trial.check(run.peak < 64 * MIB, "hotcell stays at %d MiB" % (run.peak // MIB))
 
 

@@ -1,19 +1,26 @@
 """Programs that are started ahead: 72 and 73 of the list, and what is particular to zygotes and to programs that wait. That the other attacks fail
 just as in a cold start is shown by rows of their own (warm.py, beside this folder)."""
 
+import base64
 import concurrent.futures
 import contextlib
+import errno
 import os
 import re
 import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 
+from cases.faults import call_names, faults_to_try, judge
+from cases.kernel import namespace_words
 from service import Service
-from suite import SLOW, case
+from suite import SLOW, Stop, case
+from warm import BY_PYTHON as ENTER
 from watch import descendants
 
+SECCOMP = 317  # the last step of a seal
 CONFIG = '[warm]\nstart = ["python/common"]\nforks = 100000\n'
 
 
@@ -345,6 +352,62 @@ def faults(trial):
                     if not bad else "%d of %d failed: %s" % (len(bad), len(answers), bad[0]))
         trial.check(settled(server), "the warden has no dead children")
         trial.check(start_of(ready(server)) == "warm", "another zygote serves")
+
+
+def under_fault(trial, server, what):
+    """A run of sealed.c as a zygote's child, with inject.c attached to the zygotes. Returns the answer and what the injector of the one that served
+    has written."""
+    deadline = time.monotonic() + 20 * SLOW
+    while start_of(server.run(language="python", code=ENTER, args=["/bin/true"])) != "warm":  # the one before may have died of its fault
+        if time.monotonic() > deadline:
+            raise Stop("no zygote serves")
+        time.sleep(0.02)
+    folder = trial.scratch("traces")
+    logs = [os.path.join(folder, str(pid)) for pid in zygotes(server)]
+    injectors = [subprocess.Popen([trial.program("inject"), log, *map(str, what), "-p", os.path.basename(log)], stderr=subprocess.DEVNULL) for log in logs]
+    while any(injector.poll() is None and not (os.path.exists(log) and os.path.getsize(log)) for injector, log in zip(injectors, logs)):
+        time.sleep(0.002)
+    with open(trial.program("sealed"), "rb") as file:
+        program = {"base64": base64.b64encode(file.read()).decode(), "executable": True}
+    answer = server.run(language="python", code=ENTER, files={"sealed": program}, within=30 * SLOW,
+                        args=["./sealed", *namespace_words(), "pids=20", "cpus=500", "memory=80"], limits={"memory": "48m", "pids": 20, "cpus": 0.5, "timeout": 10})
+    written = []
+    for injector, log in zip(injectors, logs):
+        injector.terminate()
+        injector.wait()
+        with contextlib.suppress(OSError), open(log) as file:
+            written.append(file.read())
+            os.unlink(log)
+    return answer, max(written, key=len, default="")
+
+
+@case(126, "every system call of a zygote's child fails once", seconds=600, alone=True, later=True)
+def faults_of_a_child(trial):
+    """As 104: what the child does until its seal is complete, and what the zygote does for it."""
+    outside = trial.outside("sealed", *namespace_words()).text
+    trial.control(outside.count("=OPEN") > 30, "sealed.c finds %d seals open outside" % outside.count("=OPEN"))
+    names = call_names()
+    with Service(trial, CONFIG) as server:
+        answer, listed = under_fault(trial, server, ["list"])
+        trial.need(start_of(answer) == "warm" and answer.run_status == "oom" and answer.probes.get("verdict") == "seen", "sealed without faults: %s" % start_of(answer))
+        before = {word.split()[0] for word in judge(answer)}
+        calls = [line for line in listed.splitlines() if line != "ready"]
+        last = max(at for at, line in enumerate(calls) if line == "1 %d" % SECCOMP)
+        tries = faults_to_try("\n".join(calls[:last + 1]), names)
+        fired, starts, wrong, silent = 0, Counter(), [], []
+        for what in tries:
+            answer, written = under_fault(trial, server, what)
+            word = "process %d, %s %d: %s" % (what[0], names.get(what[1], what[1]), what[2], errno.errorcode[what[3]])
+            fault = judge(answer, before)
+            fired += "fired" in written
+            starts["%s %s" % (start_of(answer), answer.run_status)] += 1
+            if fault:
+                wrong.append("%s: %s" % (word, "; ".join(sorted(fault)[:4])))
+            if answer.status != 200:
+                silent.append("%s: %s" % (word, answer.status))
+        trial.check(fired >= 0.9 * len(tries) > 80, "%d of %d faults happened: %s" % (fired, len(tries), ", ".join("%d %s" % (n, word) for word, n in starts.most_common())))
+        trial.check(not wrong, "none under-sealed" if not wrong else "UNDER-SEALED: " + " | ".join(wrong[:5]))
+        trial.check(not silent, "each is answered" if not silent else "not answered: " + ", ".join(silent[:5]))
 
 
 @case(125, "a program that waits for the next stage, and an earlier one", seconds=90)
