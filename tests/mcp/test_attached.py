@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import Client
+from mcp_client import Client
 
 from cells import SLOW
 

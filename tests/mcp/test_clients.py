@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import PRIVATE, Client, Failure
+from mcp_client import PRIVATE, Client, Failure
 
 from cells import HOTCELL, SLOW
 from server import alive

@@ -5,7 +5,7 @@ import json
 import time
 
 import pytest
-from conftest import Failure
+from mcp_client import Failure
 
 from cells import SLOW
 

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import Client
+from mcp_client import Client
 
 from cells import HOTCELL, SLOW, machine_is_weak
 
