@@ -82,6 +82,9 @@ HC_API void hc_request_stdin_fd(hc_request *request, int fd);
  * return other than 0 ends the run. */
 typedef int (*hc_output_fn)(void *data, int stream, const char *bytes, size_t length);
 HC_API void hc_request_on_output(hc_request *request, hc_output_fn fn, void *data);
+/* For a program that serves rather than ends: it has no time limit unless the request sets one, and what it writes goes
+ * to hc_request_on_output's function, all of it, and is not kept. */
+HC_API void hc_request_endless(hc_request *request, int endless);
 
 /* ---- running ---- */
 HC_API int hc_engine_open(const hc_config *config, hc_engine **engine, hc_error **error);

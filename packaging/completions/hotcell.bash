@@ -1,6 +1,6 @@
 # bash completion for hotcell
 
-_hotcell_verbs='run serve languages doctor config history show why cancel stats key audit version help'
+_hotcell_verbs='run serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help'
 
 # The verbs other than run and help: options may stand anywhere.
 _hotcell_other()
@@ -8,6 +8,9 @@ _hotcell_other()
     local options= words= server='--server --ca --key-file'
     case $1 in
     serve) options='-l --listen --state --workspace --concurrent --allow-weak --check --config --json' ;;
+    mcp) options="--private --allow-weak $server" ;;
+    mcp-wrap) options='--timeout --cpu-time --memory --cpus --pids --disk --files-open --env --file --mount --allow-weak -q --quiet --config --' ;;
+    tools) options='--format' ;;
     languages) options="--json --names --config $server" ;;
     doctor | config) options='--json --config' ;;
     history) options="--limit -l --language --status --before --errors --error-type --fingerprint --json --state --config $server" ;;
@@ -24,7 +27,8 @@ _hotcell_other()
     version) options='--json' ;;
     esac
     case $prev in
-    --config | --ca | --key-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+    --format) mapfile -t COMPREPLY < <(compgen -W 'json openai anthropic' -- "$cur") ;;
+    --config | --ca | --key-file | --file | --mount) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
     --state | --workspace) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     -l | --language)
         [[ $1 == history ]] && mapfile -t COMPREPLY < <(compgen -W "$(hotcell languages --names 2>/dev/null)" -- "$cur")
@@ -35,7 +39,7 @@ _hotcell_other()
         ;;
     --event)
         mapfile -t COMPREPLY < <(compgen -W 'mount_denied request_refused unauthorized limit_hit key_created key_revoked
-            blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded' -- "$cur")
+            blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded mcp_server_ended' -- "$cur")
         ;;
     --server | --listen | --limit | --before | --error-type | --fingerprint | --concurrent | --runs-per-minute | --cpu-seconds-per-day) ;;
     *) mapfile -t COMPREPLY < <(compgen -W "$words $options -h --help" -- "$cur") ;;

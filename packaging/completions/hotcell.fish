@@ -2,10 +2,13 @@
 
 complete -c hotcell -f
 
-set -l verbs run serve languages doctor config history show why cancel stats key audit version help
+set -l verbs run serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help
 
 complete -c hotcell -n __fish_use_subcommand -a run -d 'run code or a command in a fresh cell'
 complete -c hotcell -n __fish_use_subcommand -a serve -d 'serve runs by HTTP'
+complete -c hotcell -n __fish_use_subcommand -a mcp -d 'be an MCP server on stdin and stdout'
+complete -c hotcell -n __fish_use_subcommand -a mcp-wrap -d 'run an MCP server in a cell'
+complete -c hotcell -n __fish_use_subcommand -a tools -d 'print the tools for models'
 complete -c hotcell -n __fish_use_subcommand -a languages -d 'list the languages'
 complete -c hotcell -n __fish_use_subcommand -a doctor -d 'check what this machine enforces'
 complete -c hotcell -n __fish_use_subcommand -a config -d 'show the configuration in force'
@@ -25,7 +28,7 @@ complete -c hotcell -n "__fish_seen_subcommand_from $verbs" -l json -d 'as JSON'
 complete -c hotcell -n "__fish_seen_subcommand_from $verbs" -l config -r -F -d 'a configuration file'
 complete -c hotcell -n '__fish_seen_subcommand_from languages' -l names -d 'the names alone'
 
-set -l remote '__fish_use_subcommand; or __fish_seen_subcommand_from run languages history show why cancel stats'
+set -l remote '__fish_use_subcommand; or __fish_seen_subcommand_from run mcp languages history show why cancel stats'
 complete -c hotcell -n $remote -l server -x -d 'do it on this server'
 complete -c hotcell -n $remote -l ca -r -F -d 'with https, trust the certificates in this file alone'
 complete -c hotcell -n $remote -l key-file -r -F -d 'take the key of the server from this file'
@@ -35,7 +38,15 @@ complete -c hotcell -n '__fish_seen_subcommand_from serve history show why cance
 complete -c hotcell -n '__fish_seen_subcommand_from serve' -s l -l listen -x -d 'listen here and nowhere else'
 complete -c hotcell -n '__fish_seen_subcommand_from serve' -l workspace -r -F -d 'what POST /execute keeps'
 complete -c hotcell -n '__fish_seen_subcommand_from serve key' -l concurrent -x -d 'runs at one time'
-complete -c hotcell -n '__fish_seen_subcommand_from serve' -l allow-weak -d 'serve where not every layer is enforced'
+complete -c hotcell -n '__fish_seen_subcommand_from mcp' -l private -d 'start a private server'
+complete -c hotcell -n '__fish_seen_subcommand_from tools' -l format -x -a 'json openai anthropic' -d 'for whom'
+for option in timeout cpu-time memory cpus pids disk files-open env
+    complete -c hotcell -n '__fish_seen_subcommand_from mcp-wrap' -l $option -x
+end
+complete -c hotcell -n '__fish_seen_subcommand_from mcp-wrap' -l file -r -F -d 'a copy of a file or folder'
+complete -c hotcell -n '__fish_seen_subcommand_from mcp-wrap' -l mount -r -F -d 'a folder of this machine'
+complete -c hotcell -n '__fish_seen_subcommand_from mcp-wrap' -s q -l quiet -d 'say nothing about its end'
+complete -c hotcell -n '__fish_seen_subcommand_from serve mcp mcp-wrap' -l allow-weak -d 'serve where not every layer is enforced'
 complete -c hotcell -n '__fish_seen_subcommand_from serve' -l check -d 'check the configuration, start nothing'
 complete -c hotcell -n '__fish_seen_subcommand_from history audit' -l limit -x -d 'at most so many'
 complete -c hotcell -n '__fish_seen_subcommand_from history' -s l -l language -x -a '(hotcell languages --names 2>/dev/null)' \
@@ -54,7 +65,7 @@ complete -c hotcell -n '__fish_seen_subcommand_from key' -l no-compile-cache -d 
 complete -c hotcell -n '__fish_seen_subcommand_from audit' -a 'verify list'
 complete -c hotcell -n '__fish_seen_subcommand_from audit' -l kept -x -d 'a last hash of an earlier time, which must be in the chain'
 complete -c hotcell -n '__fish_seen_subcommand_from audit' -l event -x -d 'only such events' \
-    -a 'mount_denied request_refused unauthorized limit_hit key_created key_revoked blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded'
+    -a 'mount_denied request_refused unauthorized limit_hit key_created key_revoked blocked_call isolation_weak server_started server_stopped warden_died gateway_died config_reloaded mcp_server_ended'
 
 function __hotcell_run
     complete -c hotcell -n '__fish_seen_subcommand_from run' $argv

@@ -69,6 +69,7 @@ int client_why(struct cli *cli, const struct client_line *line);
 int client_cancel(struct cli *cli, const struct client_line *line);
 int client_stats(struct cli *cli, const struct client_line *line);
 int client_key(struct cli *cli, const struct client_line *line);
+int client_mcp(struct cli *cli, const struct client_line *line);
 int client_audit(struct cli *cli, const struct client_line *line);
 char *client_languages(const struct cli *cli, int *exit_code);
 

@@ -21,6 +21,8 @@ enum client_option {
     CLIENT_NO_COMPILE_CACHE,
     CLIENT_EVENT,
     CLIENT_KEPT,
+    MCP_PRIVATE,
+    MCP_WEAK,
     CLIENT_OPTION_END
 };
 

@@ -12,10 +12,8 @@ static const struct {
     const struct verb *verb;
     int (*run)(struct cli *cli, int argc, char **argv);
 } RUN[] = {
-    {&verb_serve, full_serve},
-    {&verb_languages, full_languages},
-    {&verb_doctor, full_doctor},
-    {&verb_config, full_config},
+    {&verb_serve, full_serve},   {&verb_languages, full_languages}, {&verb_doctor, full_doctor},
+    {&verb_config, full_config}, {&verb_tools, full_tools},
 };
 
 static int full_verb(struct cli *cli, const struct verb *verb, int argc, char **argv)

@@ -51,6 +51,8 @@ static int write_head(const struct http_server_address *address, const struct ht
         hc_buf_printf(head, "Last-Event-ID: %s\r\n", ask->last_event_id);
     if (ask->expect)
         hc_buf_printf(head, "Hotcell-Expect: %s\r\n", ask->expect);
+    if (ask->headers)
+        hc_buf_add_str(head, ask->headers);
     if (ask->body)
         hc_buf_printf(head, "Content-Type: %s\r\nContent-Length: %zu\r\n", ask->type ? ask->type : "application/json",
                       ask->length);

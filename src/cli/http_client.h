@@ -25,6 +25,7 @@ struct http_ask {
     const char *method, *target;
     const char *accept;        /* NULL: application/json */
     const char *last_event_id; /* NULL: none */
+    const char *headers;       /* more of them, each with its line end; NULL: none */
     const char *expect;        /* Hotcell-Expect: what must hold of the server, else it answers 412; NULL: nothing */
     const char *type;          /* of the body; NULL: application/json */
     const char *body;          /* or NULL */

@@ -26,6 +26,8 @@ static void take_header(struct http_response *response, const char *name, const 
         snprintf(response->content_type, sizeof response->content_type, "%.*s", (int)length, value);
         for (char *at = response->content_type; *at; at++)
             *at = (char)tolower((unsigned char)*at);
+    } else if (strcasecmp(name, "mcp-session-id") == 0 && strlen(value) < sizeof response->session) {
+        memcpy(response->session, value, strlen(value) + 1);
     } else if (strcasecmp(name, "retry-after") == 0 && http_read_number(value, 10, &number) == 0) {
         response->retry_after = number < 86400 ? (unsigned)number : 86400;
     } else if (strcasecmp(name, "hotcell-skipped") == 0 && http_read_number(value, 10, &number) == 0) {

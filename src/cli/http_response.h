@@ -13,6 +13,7 @@ struct http_response {
     char content_type[64]; /* in lower case, without parameters; "" when there is none */
     unsigned retry_after;  /* seconds; 0: none */
     uint64_t skipped;      /* Hotcell-Skipped: what an archive leaves out */
+    char session[128];     /* Mcp-Session-Id; "" when there is none, or one that is too long */
 };
 
 void http_response_start(struct http_response *response);

@@ -207,6 +207,7 @@ static int execute(const struct cli *cli, const struct run_line *line, const hc_
 
     if (!cli->json)
         hc_request_on_output(request, stream_output, &stream);
+    hc_request_endless(request, line->endless);
     interrupt_begin();
     if (hc_engine_open(config, &engine, &error) < 0)
         return interrupt_caught() ? run_interrupted(cli, &stream) : message_library(cli, error);
@@ -307,6 +308,29 @@ static int run_run(struct cli *cli, int argc, char **argv)
     hc_close(line.stdin_fd);
     hc_close(line.collect_fd);
     return code;
+}
+
+/* What serves others is not handed to a server that happens to run: it is this program's child, and ends with it. */
+int run_served(struct cli *cli, const struct verb *verb, int argc, char **argv)
+{
+    struct run_line line = {.table = verb->options,
+                            .argc = argc,
+                            .argv = argv,
+                            .operand = argc,
+                            .endless = true,
+                            .stdin_fd = -1,
+                            .input_fd = -1,
+                            .collect_fd = -1};
+    struct hc_err err = {0};
+
+    cli->server = NULL;
+    int go_on = read_line(cli, &line, &err);
+    if (go_on == 0) {
+        help_verb(verb);
+        return EXIT_OK;
+    }
+    line.command = line.local = true;
+    return go_on < 0 ? message_error(cli, &err) : prepare_and_execute(cli, &line);
 }
 
 /* clang-format off */

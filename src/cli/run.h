@@ -43,6 +43,7 @@ struct run_line {
     const char *code, *shell, *entry, *language, *request;
     const char *config, *stdin_path, *collect_to;
     bool collect, force, allow_weak, local;
+    bool endless;    /* it serves: hotcell mcp-wrap */
     bool mounts;     /* there is a --mount */
     bool command;    /* the operands are a command */
     char alone[448]; /* why no server of this machine runs it */
@@ -76,6 +77,9 @@ int run_report(const struct cli *cli, const struct run_line *line, const struct 
                struct stream *stream);
 int run_interrupted(const struct cli *cli, const struct stream *stream);
 int run_cannot_write(const struct cli *cli, const struct stream *stream);
+
+/* A command line of this table, which must not have --json, -v or --request: hotcell mcp-wrap. */
+int run_served(struct cli *cli, const struct verb *verb, int argc, char **argv);
 
 /* request.c: everything the line asks for, put into the request. */
 int request_build(const struct cli *cli, struct run_line *line, hc_request *request, struct hc_err *err);

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 static const struct verb *const VERBS[] = {
-    &verb_run,       &verb_sandbox, &verb_shell,  &verb_cp,      &verb_volume,  &verb_serve,
-    &verb_languages, &verb_doctor,  &verb_config, &verb_history, &verb_show,    &verb_why,
-    &verb_cancel,    &verb_stats,   &verb_key,    &verb_audit,   &verb_version, &verb_help,
+    &verb_run,      &verb_sandbox, &verb_shell,     &verb_cp,     &verb_volume, &verb_serve,   &verb_mcp,
+    &verb_mcp_wrap, &verb_tools,   &verb_languages, &verb_doctor, &verb_config, &verb_history, &verb_show,
+    &verb_why,      &verb_cancel,  &verb_stats,     &verb_key,    &verb_audit,  &verb_version, &verb_help,
 };
 
 enum { VERB_COUNT = sizeof VERBS / sizeof VERBS[0] };

@@ -82,6 +82,8 @@ struct verb {
 extern const struct verb verb_run, verb_version, verb_help;
 /* full_verbs.c */
 extern const struct verb verb_serve, verb_languages, verb_doctor, verb_config;
+/* mcp_verbs.c */
+extern const struct verb verb_mcp, verb_mcp_wrap, verb_tools;
 /* client_verbs.c */
 extern const struct verb verb_history, verb_show, verb_why, verb_cancel, verb_stats, verb_key, verb_audit;
 /* sandbox_verbs.c */

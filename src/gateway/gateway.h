@@ -8,6 +8,7 @@
 
 #include "gateway/budget.h"
 #include "gateway/http.h"
+#include "gateway/http_inside.h"
 #include "run/config.h"
 #include "run/language.h"
 #include "run/link.h"
@@ -19,6 +20,9 @@ struct metrics;   /* metrics.h */
 struct tenants;   /* tenants.h: keys and what each has used */
 struct catalogue; /* languages.h: the languages, with versions */
 struct sandboxes; /* sandbox/sandbox.h: cells that live on */
+struct tools;     /* tools.h: the tools for models */
+struct mcp_servers;
+struct mcp; /* mcp.h: sessions of the Model Context Protocol */
 
 struct gateway {
     struct hc_loop *loop;
@@ -32,13 +36,16 @@ struct gateway {
     struct tenants *tenants;
     struct catalogue *catalogue; /* read once at start */
     struct sandboxes *sandboxes;
-    struct budget results;  /* what they may take of memory */
-    uint32_t isolation;     /* ISOLATION_* layers that hold, by the warden's greeting; 0 until then */
-    struct pool_facts pool; /* as the warden told last; all 0 while there is none */
-    int workspace_host;     /* which of the warden's host folders is the shared /workspace of /execute; -1: none */
-    uint64_t started_at;    /* CLOCK_MONOTONIC µs */
-    int64_t started_time;   /* µs since the epoch */
-    bool warden_silent;     /* it does not answer the keeper: it may hang */
+    struct tools *tools;
+    struct mcp *mcp;
+    struct mcp_servers *servers; /* mcp_servers.h; NULL in tests */
+    struct budget results;       /* what they may take of memory */
+    uint32_t isolation;          /* ISOLATION_* layers that hold, by the warden's greeting; 0 until then */
+    struct pool_facts pool;      /* as the warden told last; all 0 while there is none */
+    int workspace_host;          /* which of the warden's host folders is the shared /workspace of /execute; -1: none */
+    uint64_t started_at;         /* CLOCK_MONOTONIC µs */
+    int64_t started_time;        /* µs since the epoch */
+    bool warden_silent;          /* it does not answer the keeper: it may hang */
     bool draining;
 };
 
@@ -97,6 +104,11 @@ const char *route_nearest(const struct route *table, const char *path);
 int gateway_admit(void *data, struct http_request *request);                     /* Host, Origin, route, key */
 void gateway_handle(void *data, struct http_request *request);                   /* to the route's function */
 void gateway_refused(void *data, const char *peer, int status, const char *why); /* counted */
+
+/* A request of our own, for the caller of `from`, by the same table; see http_inside.h. *out is set before anything
+ * happens: `end`, which may come before this returns, is where it must be forgotten. */
+int gateway_ask(struct gateway *gateway, const struct http_request *from, const struct http_inside_ask *ask,
+                const struct http_inside_events *events, struct http_inside **out, struct hc_err *err);
 
 /* request->context of every request that was admitted. */
 struct visit {
@@ -196,6 +208,12 @@ void handle_error_list(struct gateway *gateway, struct http_request *request, co
 void handle_execute(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_root(struct gateway *gateway, struct http_request *request,
                  const struct route_match *match); /* GET /: {"status":"ok"} */
+/* routes_tools.c */
+void handle_tool_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_tool_call(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_mcp.c */
+void handle_mcp(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_mcp_end(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_info.c */
 void handle_languages(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_stats(struct gateway *gateway, struct http_request *request, const struct route_match *match);

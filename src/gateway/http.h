@@ -88,6 +88,7 @@ struct http_request {
     void (*on_body_end)(struct http_request *request);
     void *body_data, *drained_data;     /* of whoever set on_body and on_drained in the handler's stead: carry.h */
     struct http_connection *connection; /* http_*.c's own */
+    struct http_inside *inside;         /* no client sent it: http_inside.h; there is no connection then */
 };
 
 struct http_handlers {

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "gateway/budget.h"
 #include "gateway/http_conn.h"
+#include "gateway/http_inside.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,8 @@ void http_exchange_end(struct http_connection *connection, bool gone)
 
 static int add_header(struct http_request *request, const char *const *reserved, const char *name, const char *value)
 {
+    if (request->inside != NULL)
+        return 0; /* headers are for clients */
     struct http_exchange *exchange = request->connection->exchange;
     if (exchange == NULL || !http_is_token(name, strlen(name)))
         return -EINVAL;
@@ -257,6 +260,10 @@ void http_begin_head(struct http_connection *connection, int status, const char 
 
 void http_reply(struct http_request *request, int status, const char *content_type, const char *body, size_t length)
 {
+    if (request->inside != NULL) {
+        http_inside_reply(request->inside, status, content_type, body, length);
+        return;
+    }
     struct http_connection *connection = request->connection;
     if (connection->state != HTTP_STREAMING && connection->state != HTTP_BROKEN && !can_hold(connection, length)) {
         request->on_gone = NULL; /* whoever replies has let go of it */

@@ -4,6 +4,7 @@
  * handler, so these functions may be called from anywhere; what they leave is for the next turn.
  */
 #include "gateway/http_conn.h"
+#include "gateway/http_inside.h"
 #include <errno.h>
 #include <string.h>
 
@@ -23,6 +24,10 @@ static int push(struct http_connection *connection)
 
 void http_stream_begin(struct http_request *request, int status, const char *content_type)
 {
+    if (request->inside != NULL) {
+        http_inside_begin(request->inside, status, content_type);
+        return;
+    }
     struct http_connection *connection = request->connection;
     struct http_exchange *exchange = connection->exchange;
     if (connection->state == HTTP_BROKEN)
@@ -38,6 +43,10 @@ void http_stream_begin(struct http_request *request, int status, const char *con
 
 void http_stream_begin_sized(struct http_request *request, int status, const char *content_type, uint64_t length)
 {
+    if (request->inside != NULL) {
+        http_inside_begin(request->inside, status, content_type);
+        return;
+    }
     struct http_connection *connection = request->connection;
     struct http_exchange *exchange = connection->exchange;
     if (connection->state == HTTP_BROKEN)
@@ -55,6 +64,8 @@ void http_stream_begin_sized(struct http_request *request, int status, const cha
 
 int http_upgrade(struct http_request *request, const char *protocol)
 {
+    if (request->inside != NULL)
+        return -EINVAL; /* there is no connection to take over */
     struct http_connection *connection = request->connection;
     struct http_exchange *exchange = connection->exchange;
     const struct http_parser *parser = &exchange->parser;
@@ -101,6 +112,8 @@ static void add_piece(struct http_connection *connection, const char *data, size
 
 int http_stream_write(struct http_request *request, const char *data, size_t length)
 {
+    if (request->inside != NULL)
+        return http_inside_write(request->inside, data, length);
     struct http_connection *connection = request->connection;
     if (connection->state != HTTP_STREAMING)
         return -EPIPE;
@@ -118,16 +131,23 @@ int http_stream_write(struct http_request *request, const char *data, size_t len
 
 void http_stream_kick(struct http_request *request)
 {
-    push(request->connection);
+    if (request->inside != NULL)
+        http_inside_write(request->inside, "", 0);
+    else
+        push(request->connection);
 }
 
 size_t http_stream_pending(const struct http_request *request)
 {
-    return http_unsent(request->connection);
+    return request->inside != NULL ? 0 : http_unsent(request->connection);
 }
 
 void http_stream_end(struct http_request *request)
 {
+    if (request->inside != NULL) {
+        http_inside_end(request->inside);
+        return;
+    }
     struct http_connection *connection = request->connection;
     const struct http_exchange *exchange = connection->exchange;
     bool body = connection->state == HTTP_STREAMING && request->method != HTTP_HEAD;
@@ -164,6 +184,10 @@ void http_interim(struct http_request *request, int status, const char *lines)
 
 void http_body_stream(struct http_request *request)
 {
+    if (request->inside != NULL) {
+        http_inside_body(request->inside, HTTP_INSIDE_STREAM, 0);
+        return;
+    }
     struct http_exchange *exchange = request->connection->exchange;
     exchange->streamed = exchange->paused = true;
     exchange->parser.body_bytes = SIZE_MAX;
@@ -171,11 +195,19 @@ void http_body_stream(struct http_request *request)
 
 void http_body_limit(struct http_request *request, uint64_t most)
 {
+    if (request->inside != NULL) {
+        http_inside_body(request->inside, HTTP_INSIDE_LIMIT, most);
+        return;
+    }
     request->connection->exchange->parser.body_bytes = most;
 }
 
 void http_body_resume(struct http_request *request)
 {
+    if (request->inside != NULL) {
+        http_inside_body(request->inside, HTTP_INSIDE_RESUME, 0);
+        return;
+    }
     struct http_connection *connection = request->connection;
     struct http_exchange *exchange = connection->exchange;
     exchange->paused = false;
@@ -190,6 +222,10 @@ void http_body_resume(struct http_request *request)
 
 void http_body_pause(struct http_request *request)
 {
+    if (request->inside != NULL) {
+        http_inside_body(request->inside, HTTP_INSIDE_PAUSE, 0);
+        return;
+    }
     struct http_connection *connection = request->connection;
     connection->exchange->paused = true;
     if (!connection->busy)

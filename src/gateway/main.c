@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/languages.h"
+#include "gateway/mcp.h"
+#include "gateway/mcp_servers.h"
 #include "gateway/metrics.h"
 #include "gateway/runs.h"
 #include "gateway/sandboxes.h"
@@ -103,6 +105,7 @@ static void take_config(struct service *service, int fd)
     sandboxes_configure(gateway->sandboxes, config);
     config_free(gateway->config);
     gateway->config = config;
+    mcp_servers_configure(gateway->servers);
     struct http_limits limits = limits_of(gateway);
     http_server_set_limits(gateway->http, &limits);
     hc_log_configure(config->server.log_level, config->server.log_format);
@@ -156,6 +159,7 @@ static void on_hello(void *data, const struct warden_message *message)
     if (link_ask_held(gateway->link, on_held) < 0)
         hc_log(HC_LOG_ERROR, "the warden cannot be asked for its sandboxes");
     runs_warden_up(gateway->runs);
+    mcp_servers_warden_up(gateway->servers);
     catalogue_probe(gateway);
     say_ready(service, NULL);
 }
@@ -434,6 +438,12 @@ static int open_parts(struct service *service, const struct gifts *gifts, struct
         result = runs_new(gateway, &gateway->runs, err);
     if (result == 0)
         result = gateway_sandboxes_new(gateway, err);
+    if (result == 0)
+        result = tools_new(&gateway->tools, err);
+    if (result == 0)
+        result = mcp_new(&gateway->mcp, err);
+    if (result == 0 && (gateway->servers = mcp_servers_new(gateway)) == NULL)
+        result = hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     struct http_limits limits = limits_of(gateway);
     struct http_handlers handlers = {
         .data = gateway, .admit = gateway_admit, .handle = gateway_handle, .refused = gateway_refused};
@@ -459,6 +469,7 @@ static int start(struct service *service, struct hc_err *err)
     service->restarts = gifts.message.restarts;
     audit_add(gateway->audit, service->restarts ? "gateway_died" : "server_started", NULL, NULL, NULL);
     runs_recover(gateway->runs);
+    mcp_servers_configure(gateway->servers);
     result = listen_all(service, &gifts, err);
     if (result < 0)
         return result;
@@ -487,6 +498,9 @@ static void finish(struct service *service)
         store_close(gateway->store);
     if (gateway->runs)
         runs_free(gateway->runs);
+    mcp_servers_free(gateway->servers);
+    mcp_free(gateway->mcp);
+    tools_free(gateway->tools);
     if (gateway->tenants)
         tenants_free(gateway->tenants);
     if (gateway->audit)

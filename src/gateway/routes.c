@@ -74,6 +74,10 @@ const struct route ROUTES[] = {
     {HTTP_GET, "/v1/history/errors", handle_error_list, false, "What failed before, how often, and what put it right"},
     {HTTP_GET, "/v1/languages", handle_languages, false, "The languages of this server"},
     {HTTP_GET, "/v1/stats", handle_stats, false, "Live counts, latencies and the limits in force"},
+    {HTTP_GET, "/v1/tools", handle_tool_list, false, "The tools for models, with their schemas"},
+    {HTTP_POST, "/v1/tools/{name}", handle_tool_call, false, "Call a tool"},
+    {HTTP_POST, "/mcp", handle_mcp, false, "Model Context Protocol: messages"},
+    {HTTP_DELETE, "/mcp", handle_mcp_end, false, "Model Context Protocol: the end of a session"},
     {HTTP_POST, "/execute", handle_execute, false, "Run code in the shared, persistent workspace"},
     {HTTP_GET, "/healthz", handle_health, true, "Whether the server is alive"},
     {HTTP_GET, "/readyz", handle_ready, true, "Whether the server takes runs"},
@@ -200,6 +204,36 @@ void gateway_handle(void *data, struct http_request *request)
         reply_busy(request, 503, "overloaded", 1, "the server is out of memory");
     else
         visit->route->handle(data, request, &visit->match);
+}
+
+int gateway_ask(struct gateway *gateway, const struct http_request *from, const struct http_inside_ask *ask,
+                const struct http_inside_events *events, struct http_inside **out, struct hc_err *err)
+{
+    struct http_inside *inside;
+    struct visit *visit = calloc(1, sizeof *visit);
+    if (visit == NULL)
+        return hc_fail(err, HC_CLASS_HOST, ENOMEM, "the server is out of memory");
+    int status = http_inside_new(gateway->loop, from, ask, events, &inside, err);
+    if (status < 0) {
+        free(visit);
+        return status;
+    }
+    *out = inside; /* it may have its end below */
+    struct http_request *request = http_inside_request(inside);
+    request->context = visit;
+    request->context_free = free_visit;
+    route_match(ROUTES, request->method, request->path, &visit->match);
+    visit->caller = *(const struct caller *)from->context;
+    visit->gateway = gateway;
+    visit->route = visit->match.route;
+    if (visit->route == NULL) {
+        refuse_path(request, &visit->match);
+        return 0;
+    }
+    if ((visit->route->flags & ROUTE_STREAM) != 0)
+        http_body_stream(request);
+    gateway_handle(gateway, request);
+    return 0;
 }
 
 void gateway_refused(void *data, const char *peer, int status, const char *why)

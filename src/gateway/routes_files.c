@@ -390,8 +390,10 @@ static bool add_fields(struct http_request *request, struct words *words, const 
 
 void handle_file_move(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    static const struct field fields[] = {
-        {"from", false, true, NULL}, {"to", false, true, NULL}, {"overwrite", true, false, NULL}, {"parents", true, false, NULL}};
+    static const struct field fields[] = {{"from", false, true, NULL},
+                                          {"to", false, true, NULL},
+                                          {"overwrite", true, false, NULL},
+                                          {"parents", true, false, NULL}};
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
     struct words words = {0};
     if (sandbox == NULL)

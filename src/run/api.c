@@ -169,6 +169,11 @@ void hc_request_on_output(hc_request *request, hc_output_fn fn, void *data)
     request->output_data = data;
 }
 
+void hc_request_endless(hc_request *request, int endless)
+{
+    request->endless = endless != 0;
+}
+
 char *hc_request_json(const hc_request *request, hc_error **error)
 {
     struct hc_err err = {0};

@@ -203,7 +203,10 @@ static int take_document(struct config *config, const struct source *source, con
         size_t size;
         const char *key = toml_key(root, i, &size);
         printable(key, size, section, sizeof section);
-        rc = take_section(config, source, section, toml_at(root, i), err);
+        if (strcmp(section, "mcp") == 0)
+            rc = at_line(source, toml_at(root, i), config_mcp_take(config, toml_at(root, i), err), err);
+        else
+            rc = take_section(config, source, section, toml_at(root, i), err);
         if (rc < 0)
             return rc;
     }
@@ -294,6 +297,7 @@ void config_free(struct config *config)
         config_drop(config, &key);
         free(config->origins[i].text);
     }
+    config_mcp_release(&config->mcp);
     words_release(&config->served_hosts);
     words_release(&config->served_forbidden);
     free(config->origins);

@@ -57,6 +57,24 @@ struct sandboxes_config {
     char *domain;                        /* of previews by name; "": none */
 };
 
+/* Somebody else's MCP servers, each in a cell of its own: [mcp.servers.NAME]. */
+enum { MCP_NAME_SIZE = 33 };
+struct mcp_server_config {
+    char name[MCP_NAME_SIZE];
+    struct words command;
+    bool shell;          /* command is one string for sh */
+    struct words env;    /* K=V */
+    struct words mounts; /* HOST:PATH[:ro|rw] */
+    struct words limits; /* NAME=VALUE, as of a run */
+    struct words tools;  /* the only ones that are offered, where `restricted` */
+    bool restricted;
+    uint64_t call_time; /* µs */
+};
+struct mcp_config {
+    struct mcp_server_config *item;
+    size_t count;
+};
+
 struct config {
     struct sandboxes_config sandboxes;
     struct limits defaults, ceilings; /* [limits], [ceilings] */
@@ -78,6 +96,7 @@ struct config {
     struct pool_config pool;
     struct warm_config warm;
     /* Of a server's gateway: the host folders that the warden can have, canonical; mounts are planned by name alone. */
+    struct mcp_config mcp;
     bool served;
     struct words served_hosts;
     bool served_writable[CONFIG_MAX_HOSTS];

@@ -54,6 +54,66 @@ static int add_settings(json_t *settings, const struct config *config, const cha
     return 0;
 }
 
+/* ---- [mcp.servers] ---- */
+
+/* The lists of a definition, in the order in which they travel. */
+enum { MCP_LISTS = 5 };
+
+static void mcp_lists(struct mcp_server_config *server, struct words *lists[MCP_LISTS])
+{
+    lists[0] = &server->command;
+    lists[1] = &server->env;
+    lists[2] = &server->mounts;
+    lists[3] = &server->limits;
+    lists[4] = &server->tools;
+}
+
+static json_t *words_json(const struct words *words)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < words->count; i++)
+        json_array_append_new(list, hc_json_text_lossy(words->item[i]));
+    return list;
+}
+
+static json_t *mcp_json(const struct config *config)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; all && i < config->mcp.count; i++) {
+        struct mcp_server_config *server = &config->mcp.item[i];
+        struct words *lists[MCP_LISTS];
+        mcp_lists(server, lists);
+        json_t *words = json_array();
+        for (size_t k = 0; k < MCP_LISTS; k++)
+            json_array_append_new(words, words_json(lists[k]));
+        json_array_append_new(all, json_pack("{s:s, s:b, s:b, s:I, s:o}", "name", server->name, "shell", server->shell,
+                                             "restricted", server->restricted, "call_time",
+                                             (json_int_t)server->call_time, "words", words));
+    }
+    return all;
+}
+
+static int take_mcp(struct config *config, const json_t *row, struct hc_err *err)
+{
+    const char *name = json_string_value(json_object_get(row, "name"));
+    struct mcp_server_config *server = name ? config_mcp_add(&config->mcp, name, err) : NULL;
+    struct words *lists[MCP_LISTS];
+    if (!server)
+        return hc_fail(err, HC_CLASS_OURS, EPROTO, "the MCP servers that were handed over are not well-formed");
+    server->shell = json_is_true(json_object_get(row, "shell"));
+    server->restricted = json_is_true(json_object_get(row, "restricted"));
+    server->call_time = (uint64_t)json_integer_value(json_object_get(row, "call_time"));
+    mcp_lists(server, lists);
+    for (size_t k = 0; k < MCP_LISTS; k++) {
+        const json_t *list = json_array_get(json_object_get(row, "words"), k);
+        for (size_t i = 0; i < json_array_size(list); i++)
+            if (!json_is_string(json_array_get(list, i)) ||
+                words_add(lists[k], json_string_value(json_array_get(list, i))) < 0)
+                return hc_fail(err, HC_CLASS_OURS, EPROTO, "the MCP servers that were handed over are not well-formed");
+    }
+    return 0;
+}
+
 char *config_to_bundle(const struct config *config, const char *languages, size_t language_count,
                        const struct words *hosts, const bool *writable, const struct words *own)
 {
@@ -61,6 +121,7 @@ char *config_to_bundle(const struct config *config, const char *languages, size_
     json_t *bundle hc_cleanup_json = json_pack("{s:[], s:[], s:[]}", "settings", "hosts", "forbidden");
     if (!bundle || add_settings(json_object_get(bundle, "settings"), config, languages, language_count) < 0)
         return NULL;
+    json_object_set_new(bundle, "mcp", mcp_json(config));
     for (size_t i = 0; i < hosts->count; i++) {
         json_t *row = json_pack("{s:s, s:b}", "path", hosts->item[i], "writable", writable[i]);
         if (!row || json_array_append_new(json_object_get(bundle, "hosts"), row) < 0)
@@ -102,6 +163,12 @@ static int take_bundle(struct config *config, const json_t *bundle, struct hc_er
     {
         if (!json_is_string(row) || words_add(&config->served_forbidden, json_string_value(row)) < 0)
             return hc_fail(err, HC_CLASS_OURS, EPROTO, "the forbidden paths that were handed over are not well-formed");
+    }
+    json_array_foreach(json_object_get(bundle, "mcp"), index, row)
+    {
+        int result = take_mcp(config, row, err);
+        if (result < 0)
+            return result;
     }
     config->served = true;
     return 0;

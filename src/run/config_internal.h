@@ -50,6 +50,12 @@ int config_assign_text(struct config *config, const struct config_key *key, cons
 void *config_member(const struct config *config, const struct config_key *key); /* where its value is; not for limits */
 void config_drop(struct config *config, const struct config_key *key);          /* frees what the key holds */
 
+/* config_mcp.c: the table [mcp]. */
+int config_mcp_take(struct config *config, const struct toml_value *mcp, struct hc_err *err);
+/* An empty one of this name, in place of one that was there. NULL: no name, or too many. */
+struct mcp_server_config *config_mcp_add(struct mcp_config *mcp, const char *name, struct hc_err *err);
+void config_mcp_release(struct mcp_config *mcp);
+
 /* The caller's home, from $HOME or the password file; -ENOENT when neither says. */
 int config_home(char *path, size_t size);
 

@@ -90,6 +90,11 @@ static void take_output(struct drive *drive, uint64_t job, int number, const cha
 {
     struct capture *capture = &drive->captures[job][number - 1];
     uint64_t before = capture->total;
+    if (drive->options.passes) {
+        if (drive->options.events.output(drive->options.events.data, job, number, bytes, length) != 0)
+            drive_cancel(drive);
+        return;
+    }
     if (capture_add(capture, bytes, length) < 0) {
         drive_stop(drive, ENOMEM, "keeping output");
         return;

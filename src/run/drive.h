@@ -53,6 +53,7 @@ struct drive_options {
     bool final;                    /* the warden is not needed after this run */
     const struct drive_kept *kept; /* the first stage is not run: this stands for it. Copied by drive_start; or NULL */
     uint64_t keep; /* what the first stage leaves is told, if it is no more bytes than that; 0: is not */
+    bool passes;   /* output is told, all of it, and not kept: it has no limit */
     struct drive_events events;
 };
 

@@ -236,6 +236,7 @@ static int drive_to_end(hc_engine *engine, struct engine_run *run, const struct 
                                     .events = {.data = run, .kept = on_kept, .ended = on_ended}};
     if (request->output)
         options.events.output = on_output;
+    options.passes = request->endless && request->output;
     struct hc_watch *cancel = hc_loop_watch(engine->loop, engine->cancel, EPOLLIN, on_cancel, run);
     int status = cancel ? drive_start(engine->link, plan, &options, result, &run->drive) : -errno;
     if (status < 0)
@@ -286,6 +287,8 @@ static int run(hc_engine *engine, const hc_request *request, hc_result *out, str
     int status = plan_make(engine->config, request->request, &plan, err);
     if (status < 0)
         return status;
+    if (request->endless && !request->request->limits.set[LIMIT_TIMEOUT])
+        plan.stages[plan.stage_count - 1].limits.value[LIMIT_TIMEOUT] = 0;
     status = result_id(result->id, sizeof result->id, result->created_at);
     if (status < 0)
         hc_fail_errno(err, HC_CLASS_HOST, -status, "making an id");

@@ -21,6 +21,7 @@ struct hc_request {
     int input;
     hc_output_fn output;
     void *output_data;
+    bool endless;          /* no wall clock unless it was set, and output is told and not kept */
     uint64_t keep;         /* drive_options.keep; what is kept goes to: */
     struct snapshot *kept; /* NULL: nowhere */
 };

@@ -13,10 +13,10 @@ static const char BEGIN[] = "{\"n\":";
 enum { HASH_PART = sizeof ",\"hash\":\"\"}" - 1 + SHA256_HEX };
 
 static const char *const EVENTS[] = {
-    "mount_denied",      "request_refused", "unauthorized",    "limit_hit",      "key_created",     "key_revoked",
-    "blocked_call",      "isolation_weak",  "server_started",  "server_stopped", "warden_died",     "gateway_died",
-    "config_reloaded",   AUDIT_TORN,        "sandbox_created", "sandbox_paused", "sandbox_resumed", "sandbox_failed",
-    "sandbox_recovered", "sandbox_deleted", "sandbox_expired",
+    "mount_denied",    "request_refused",   "unauthorized",    "limit_hit",       "key_created",    "key_revoked",
+    "blocked_call",    "isolation_weak",    "server_started",  "server_stopped",  "warden_died",    "gateway_died",
+    "config_reloaded", "mcp_server_ended",  AUDIT_TORN,        "sandbox_created", "sandbox_paused", "sandbox_resumed",
+    "sandbox_failed",  "sandbox_recovered", "sandbox_deleted", "sandbox_expired",
 };
 
 bool audit_event_known(const char *event)

@@ -16,7 +16,7 @@ import time
 import pytest
 from cells import HOTCELL, SLOW, SOURCE
 
-VERBS = ["run", "serve", "languages", "doctor", "config", "history", "show", "cancel", "stats", "key", "audit", "version", "help"]
+VERBS = ["run", "serve", "mcp", "mcp-wrap", "tools", "languages", "doctor", "config", "history", "show", "cancel", "stats", "key", "audit", "version", "help"]
 ENVIRONMENT = {**os.environ, "PATH": os.path.dirname(HOTCELL) + ":" + os.environ["PATH"]}
 
 
