@@ -96,8 +96,7 @@ static const struct {
     int (*run)(struct cli *cli, const struct client_line *line);
 } RUN[] = {
     {&verb_history, client_history}, {&verb_show, client_show}, {&verb_cancel, client_cancel}, {&verb_why, client_why},
-    {&verb_stats, client_stats},     {&verb_key, client_key},   {&verb_audit, client_audit},
-    {&verb_mcp, client_mcp},
+    {&verb_stats, client_stats},     {&verb_key, client_key},   {&verb_audit, client_audit},   {&verb_mcp, client_mcp},
 };
 
 static int client_verb(struct cli *cli, const struct verb *verb, int argc, char **argv)

@@ -22,7 +22,7 @@ struct catalogue; /* languages.h: the languages, with versions */
 struct sandboxes; /* sandbox/sandbox.h: cells that live on */
 struct tools;     /* tools.h: the tools for models */
 struct mcp_servers;
-struct mcp;       /* mcp.h: sessions of the Model Context Protocol */
+struct mcp; /* mcp.h: sessions of the Model Context Protocol */
 
 struct gateway {
     struct hc_loop *loop;
