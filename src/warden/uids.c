@@ -76,14 +76,15 @@ static bool subordinate(const char *path, const char *name, uid_t uid, uint64_t 
 }
 
 /* Root of a user namespace (a container's, say) has only the uids that were mapped there, and our ranges are not among
- * them. */
-static bool has_every_uid(void)
+ * them. Not to know is an error: the host's root would take itself for such a one, and guests would have its uid. */
+static int has_every_uid(struct hc_err *err)
 {
     char text[256];
     unsigned inside, outside, count;
     char *save = NULL;
-    if (hc_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text) <= 0)
-        return false;
+    ssize_t length = hc_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text);
+    if (length <= 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, length < 0 ? (int)-length : ENODATA, "reading /proc/self/uid_map");
     inside = (unsigned)strtoul(text, &save, 10);
     outside = (unsigned)strtoul(save, &save, 10);
     count = (unsigned)strtoul(save, NULL, 10);
@@ -93,7 +94,10 @@ static bool has_every_uid(void)
 int uids_plan(uint64_t base, uint64_t count, struct uid_plan *plan, struct hc_err *err)
 {
     plan->lock = -1;
-    if (geteuid() == 0 && (base != 0 || has_every_uid())) {
+    int every = geteuid() == 0 && base == 0 ? has_every_uid(err) : 0;
+    if (every < 0)
+        return every;
+    if (geteuid() == 0 && (base != 0 || every)) {
         if (base == 0)
             return pick_range(plan, err);
         *plan = (struct uid_plan){UIDS_RANGE, base, base, count ? count : BLOCK, -1};
