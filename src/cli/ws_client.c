@@ -106,8 +106,7 @@ static int feed(struct ws_client *client, struct answer *answer, const char *dat
             answer->accepted = answer->reader.status == 101 && is_accepted(&answer->reader, answer->accept);
         if (event == HTTP_READER_EVENT_PIECE)
             hc_buf_add(&answer->body, piece, piece_length);
-        answer->ended =
-            event == HTTP_READER_EVENT_END || (event == HTTP_READER_EVENT_HEAD && answer->reader.status == 101);
+        answer->ended = answer->reader.state == HTTP_READER_DONE || answer->accepted;
         data += used;
         length -= used;
     }
