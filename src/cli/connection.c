@@ -172,3 +172,13 @@ int connection_write(struct connection *connection, const char *data, size_t len
     }
     return 0;
 }
+
+ssize_t connection_try_write(struct connection *connection, const char *data, size_t length)
+{
+    if (connection->tls)
+        return connection->terms->net->try_write(connection, data, length);
+    ssize_t count = send(connection->fd, data, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count >= 0)
+        return count;
+    return errno == EINTR ? -EAGAIN : -errno;
+}

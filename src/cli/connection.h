@@ -43,5 +43,8 @@ int connection_fd(const struct connection *connection);
 ssize_t connection_read(struct connection *connection, char *data, size_t size, uint64_t deadline);
 /* All of it: 0 or -errno. -EALREADY: the server began to answer before it had all, and reads no more of it. */
 int connection_write(struct connection *connection, const char *data, size_t length, uint64_t deadline);
+/* For who reads and writes at the same time: as much as goes at once. The count, or -errno: -EAGAIN for nothing. After
+ * that the next call must begin with the same bytes. */
+ssize_t connection_try_write(struct connection *connection, const char *data, size_t length);
 
 #endif

@@ -17,6 +17,7 @@ struct connection_net {
     void (*close)(struct connection *connection);
     ssize_t (*read)(struct connection *connection, char *data, size_t size, uint64_t deadline);
     int (*write)(struct connection *connection, const char *data, size_t length, uint64_t deadline);
+    ssize_t (*try_write)(struct connection *connection, const char *data, size_t length);
 };
 
 /* What of `events` is there, or -ETIMEDOUT, -EINTR. */

@@ -130,6 +130,7 @@ static int start_tls(struct connection *connection, const struct url *url, uint6
         status = no_trust(ca, err);
     if (status == 0) {
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+        SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
         connection->tls = SSL_new(context);
         if (!connection->tls || SSL_set_fd(connection->tls, connection->fd) != 1 ||
             !expect_host(connection->tls, url->host))
@@ -212,5 +213,13 @@ static int net_write(struct connection *connection, const char *data, size_t len
     return 0;
 }
 
+/* tls_do waits no longer than until its deadline, and this one is over. */
+static ssize_t net_try_write(struct connection *connection, const char *data, size_t length)
+{
+    ssize_t count = tls_do(connection, TLS_WRITE, (char *)data, length, 1);
+
+    return count == -ETIMEDOUT ? -EAGAIN : count == 0 ? -ECONNRESET : count;
+}
+
 const struct connection_net connection_net = {
-    .open = net_open, .close = net_close, .read = net_read, .write = net_write};
+    .open = net_open, .close = net_close, .read = net_read, .write = net_write, .try_write = net_try_write};

@@ -66,6 +66,7 @@ int sandbox_inspect(struct cli *cli, const struct sandbox_line *line);
 int sandbox_exec(struct cli *cli, const struct sandbox_line *line);
 int sandbox_cp(struct cli *cli, const struct sandbox_line *line);
 int sandbox_logs(struct cli *cli, const struct sandbox_line *line);
+int sandbox_shell(struct cli *cli, const struct sandbox_line *line);
 int sandbox_pause(struct cli *cli, const struct sandbox_line *line);
 int sandbox_resume(struct cli *cli, const struct sandbox_line *line);
 int sandbox_remove(struct cli *cli, const struct sandbox_line *line);

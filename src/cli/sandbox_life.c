@@ -182,8 +182,9 @@ static int remove_all(struct cli *cli, const struct sandbox_line *line)
     if (status < 0)
         return server_message(cli, &server, &err);
     const json_t *list = json_object_get(answer, "sandboxes");
-    for (; count < json_array_size(list) && count < MOST; count++)
-        ids[count] = json_text(json_array_get(list, count), "id");
+    for (size_t i = 0; i < json_array_size(list) && count < MOST; i++)
+        if (strcmp(json_text(json_array_get(list, i), "state"), "stopping") != 0)
+            ids[count++] = json_text(json_array_get(list, i), "id");
     return change_each(cli, &server, &REMOVAL, ids, count);
 }
 

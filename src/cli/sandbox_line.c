@@ -123,19 +123,13 @@ static const struct {
     size_t free_operands;
     int (*run)(struct cli *cli, const struct sandbox_line *line);
 } RUN[] = {
-    {&act_create, 0, sandbox_create},
-    {&act_list, 0, sandbox_list},
-    {&act_inspect, 0, sandbox_inspect},
-    {&act_exec, 1, sandbox_exec},
-    {&act_cp, 0, sandbox_cp},
-    {&verb_cp, 0, sandbox_cp},
-    {&act_logs, 0, sandbox_logs},
-    {&act_pause, 0, sandbox_pause},
-    {&act_resume, 0, sandbox_resume},
-    {&act_rm, 0, sandbox_remove},
-    {&act_volume_create, 0, volume_create},
-    {&act_volume_list, 0, volume_list},
-    {&act_volume_remove, 0, volume_remove},
+    {&act_create, 0, sandbox_create},   {&act_list, 0, sandbox_list},
+    {&act_inspect, 0, sandbox_inspect}, {&act_exec, 1, sandbox_exec},
+    {&act_cp, 0, sandbox_cp},           {&verb_cp, 0, sandbox_cp},
+    {&act_logs, 0, sandbox_logs},       {&verb_shell, 1, sandbox_shell},
+    {&act_pause, 0, sandbox_pause},     {&act_resume, 0, sandbox_resume},
+    {&act_rm, 0, sandbox_remove},       {&act_volume_create, 0, volume_create},
+    {&act_volume_list, 0, volume_list}, {&act_volume_remove, 0, volume_remove},
 };
 
 enum { RUN_COUNT = sizeof RUN / sizeof *RUN };

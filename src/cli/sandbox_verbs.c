@@ -276,8 +276,9 @@ const struct verb verb_shell = {
     .synopsis = "shell [OPTION…] ID [COMMAND]",
     .details =
         "Opens a terminal in a sandbox, and in it a shell, or COMMAND. It takes the size of your own, and follows it. "
-        "The exit code is the shell's. If the connection breaks, the terminal goes on for a while: --attach takes it "
-        "up again, with what it showed last.",
+        "The exit code is the shell's. Enter, ~ and . leave it; if the connection breaks or hotcell is ended, it goes "
+        "on "
+        "for a while as well: --attach takes it up again, with what it showed last.",
     .options =
         (const struct option[]){
             RUN_HEADING("What"),

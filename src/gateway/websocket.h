@@ -11,7 +11,7 @@
 
 #include "base/loop.h"
 #include "gateway/http.h"
-#include "gateway/ws_frames.h"
+#include "text/ws_frames.h"
 
 struct websocket;
 

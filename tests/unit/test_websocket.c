@@ -193,6 +193,71 @@ static void test_fragments_that_add_up_to_too_much_are_1009(void **state)
     hc_buf_release(&bytes);
 }
 
+/* ---- frames of a server, as a client reads them ---- */
+
+static void test_frames_of_a_server_are_read_unmasked(void **state)
+{
+    (void)state;
+    static const char bytes[] = "\x82\x03one\x01\x02tw\x89\x00\x80\x01o\x88\x02\x03\xe8";
+    struct hc_buf text = HC_BUF_INIT(1000);
+    struct ws_frames frames;
+    size_t used;
+    ws_frames_init(&frames, 100);
+    frames.from_server = true;
+    for (size_t at = 0; at < sizeof bytes - 1;) { /* a byte at a time */
+        enum ws_event event = ws_frames_take(&frames, bytes + at, 1, &used);
+        at += used;
+        if (event == WS_EVENT_MESSAGE)
+            hc_buf_printf(&text, "%c:%.*s ", frames.opcode == WS_TEXT ? 'T' : 'B', (int)frames.length, frames.data);
+        else if (event == WS_EVENT_CLOSE)
+            hc_buf_printf(&text, "C:%u", frames.code);
+        else
+            assert_true(event == WS_EVENT_MORE || event == WS_EVENT_PING);
+    }
+    assert_string_equal(text.data, "B:one T:two C:1000");
+    hc_buf_release(&text);
+    ws_frames_release(&frames);
+}
+
+static void test_a_server_that_masks_is_an_error(void **state)
+{
+    (void)state;
+    struct hc_buf bytes = HC_BUF_INIT(100);
+    struct ws_frames frames;
+    size_t used;
+    add_text(&bytes, 0x81, "hello");
+    ws_frames_init(&frames, 100);
+    frames.from_server = true;
+    assert_int_equal(ws_frames_take(&frames, bytes.data, bytes.length, &used), WS_EVENT_ERROR);
+    assert_int_equal(frames.code, WS_PROTOCOL);
+    hc_buf_release(&bytes);
+    ws_frames_release(&frames);
+}
+
+static void test_what_a_client_masks_a_server_reads(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 125, 126, 65535, 65536};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char header[WS_MASKED_MAX];
+        struct hc_buf bytes = HC_BUF_INIT(100000);
+        struct ws_frames frames;
+        size_t used;
+        hc_cleanup_free char *data = malloc(sizes[i] + 1);
+        memset(data, 'x', sizes[i]);
+        hc_buf_add(&bytes, header, ws_frame_masked(header, WS_BINARY, sizes[i], MASK));
+        ws_mask(data, sizes[i], MASK);
+        hc_buf_add(&bytes, data, sizes[i]);
+        ws_mask(data, sizes[i], MASK);
+        ws_frames_init(&frames, 100000);
+        assert_int_equal(ws_frames_take(&frames, bytes.data, bytes.length, &used), WS_EVENT_MESSAGE);
+        assert_int_equal(frames.length, sizes[i]);
+        assert_memory_equal(frames.data, data, sizes[i]);
+        hc_buf_release(&bytes);
+        ws_frames_release(&frames);
+    }
+}
+
 /* ---- connections ---- */
 
 struct own {
@@ -497,6 +562,9 @@ int main(void)
         cmocka_unit_test(test_lengths_of_each_kind_are_read),
         cmocka_unit_test(test_a_close_ends_it),
         cmocka_unit_test(test_what_the_rfc_forbids_is_an_error),
+        cmocka_unit_test(test_frames_of_a_server_are_read_unmasked),
+        cmocka_unit_test(test_a_server_that_masks_is_an_error),
+        cmocka_unit_test(test_what_a_client_masks_a_server_reads),
         cmocka_unit_test(test_fragments_that_add_up_to_too_much_are_1009),
         TEST(test_messages_go_both_ways),
         TEST(test_frames_that_come_with_the_handshake_are_heard),

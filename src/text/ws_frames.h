@@ -1,12 +1,13 @@
 /*
- * The frames of WebSocket (RFC 6455) as a server reads and writes them: bytes in, events out. It does no I/O. Strict:
- * what the RFC calls a failure is one, with the code that the connection is then closed with. No extensions.
+ * The frames of WebSocket (RFC 6455): bytes in, events out. It does no I/O. The gateway reads a client's with it, the
+ * command line a server's. Strict: what the RFC calls a failure is one, with the code that the connection is then
+ * closed with. No extensions.
  *
  * What always holds: a message is held whole and is never larger than the limit; how the bytes are cut into pieces
  * makes no difference to what comes out; an error sticks.
  */
-#ifndef HC_GATEWAY_WS_FRAMES_H
-#define HC_GATEWAY_WS_FRAMES_H
+#ifndef HC_TEXT_WS_FRAMES_H
+#define HC_TEXT_WS_FRAMES_H
 
 #include "base/buf.h"
 #include <stdbool.h>
@@ -16,6 +17,7 @@
 enum {
     WS_CONTROL_MAX = 125, /* bytes in a control frame */
     WS_HEADER_MAX = 10,   /* of a frame that a server sends */
+    WS_MASKED_MAX = 14,   /* of one that a client sends */
 };
 
 enum ws_opcode {
@@ -49,6 +51,8 @@ enum ws_event {
 };
 
 struct ws_frames {
+    bool from_server; /* the caller's, after ws_frames_init: frames are not masked */
+
     /* After an event; data is valid until the next call. */
     enum ws_opcode opcode;
     const char *data;
@@ -78,6 +82,10 @@ enum ws_event ws_frames_take(struct ws_frames *frames, const char *data, size_t 
 
 /* The header of a frame that a server sends, whole and unmasked; its length. */
 size_t ws_frame_header(unsigned char header[WS_HEADER_MAX], enum ws_opcode opcode, size_t length);
+/* The same as a client sends it, with its mask; its length. The payload is then masked with ws_mask. */
+size_t ws_frame_masked(unsigned char header[WS_MASKED_MAX], enum ws_opcode opcode, size_t length,
+                       const unsigned char mask[4]);
+void ws_mask(char *data, size_t length, const unsigned char mask[4]);
 /* Whether a peer may close with this code. */
 bool ws_close_code_valid(unsigned code);
 

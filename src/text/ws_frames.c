@@ -3,7 +3,7 @@
  * the message or into the small room for control frames: those may come in between the frames of a message (RFC
  * 6455, 5.4).
  */
-#include "gateway/ws_frames.h"
+#include "text/ws_frames.h"
 #include "text/utf8.h"
 #include <string.h>
 
@@ -65,14 +65,21 @@ static enum ws_event check_opcode(struct ws_frames *frames)
     return fail(frames, WS_PROTOCOL, "a frame has an unknown opcode");
 }
 
+static size_t mask_length(const struct ws_frames *frames)
+{
+    return frames->from_server ? 0 : 4;
+}
+
 /* The first two bytes say how long the header is. */
 static enum ws_event read_beginning(struct ws_frames *frames)
 {
     unsigned char first = frames->header[0], second = frames->header[1];
     if ((first & 0x70) != 0)
         return fail(frames, WS_PROTOCOL, "a frame has a reserved bit set");
-    if ((second & 0x80) == 0)
+    if ((second & 0x80) == 0 && !frames->from_server)
         return fail(frames, WS_PROTOCOL, "a frame from the client is not masked");
+    if ((second & 0x80) != 0 && frames->from_server)
+        return fail(frames, WS_PROTOCOL, "a frame from the server is masked");
     frames->fin = (first & 0x80) != 0;
     frames->frame = (enum ws_opcode)(first & 0x0F);
     if (check_opcode(frames) == WS_EVENT_ERROR)
@@ -80,13 +87,13 @@ static enum ws_event read_beginning(struct ws_frames *frames)
     unsigned length = second & 0x7F;
     if (is_control(frames->frame) && length > WS_CONTROL_MAX)
         return fail(frames, WS_PROTOCOL, "a control frame is too long");
-    frames->header_need = 2 + (length == 126 ? 2 : length == 127 ? 8 : 0) + 4;
+    frames->header_need = 2 + (length == 126 ? 2 : length == 127 ? 8 : 0) + mask_length(frames);
     return WS_EVENT_MORE;
 }
 
 static enum ws_event read_length(struct ws_frames *frames)
 {
-    size_t bytes = frames->header_need - 6;
+    size_t bytes = frames->header_need - 2 - mask_length(frames);
     uint64_t length = bytes == 0 ? frames->header[1] & 0x7F : 0;
     for (size_t i = 0; i < bytes; i++)
         length = length << 8 | frames->header[2 + i];
@@ -163,6 +170,8 @@ static enum ws_event end_frame(struct ws_frames *frames)
 
 static void unmask(struct ws_frames *frames, char *data, size_t length)
 {
+    if (frames->from_server)
+        return;
     const unsigned char *key = frames->header + frames->header_need - 4;
     for (size_t i = 0; i < length; i++)
         data[i] = (char)(data[i] ^ key[(frames->masked + i) & 3]);
@@ -226,4 +235,19 @@ size_t ws_frame_header(unsigned char header[WS_HEADER_MAX], enum ws_opcode opcod
     for (size_t i = 0; i < bytes; i++)
         header[2 + i] = (unsigned char)(length >> (8 * (bytes - 1 - i)));
     return 2 + bytes;
+}
+
+size_t ws_frame_masked(unsigned char header[WS_MASKED_MAX], enum ws_opcode opcode, size_t length,
+                       const unsigned char mask[4])
+{
+    size_t used = ws_frame_header(header, opcode, length);
+    header[1] |= 0x80;
+    memcpy(header + used, mask, 4);
+    return used + 4;
+}
+
+void ws_mask(char *data, size_t length, const unsigned char mask[4])
+{
+    for (size_t i = 0; i < length; i++)
+        data[i] = (char)(data[i] ^ mask[i & 3]);
 }
