@@ -4,6 +4,7 @@
  */
 #include "base/fd.h"
 #include "gateway/file_visit.h"
+#include "text/base64.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,23 @@ static void fail_parameter(struct http_request *request, const char *name, const
     reply_error(request, &err);
 }
 
+/* path=, or path_base64= for one that is not UTF-8, as names are told. 1 when there is one, 0, or -EINVAL. */
+static int query_path(const struct http_request *request, char *text, size_t size)
+{
+    char encoded[PATH_LONGEST / 3 * 4 + 8];
+    size_t length = 0;
+    int found = http_query_value(request, "path", text, size);
+    int other = http_query_value(request, "path_base64", encoded, sizeof encoded);
+    if (other == 0 || found < 0)
+        return found;
+    hc_cleanup_free char *bytes = NULL;
+    if (found > 0 || other < 0 || hc_base64_decode(encoded, strlen(encoded), &bytes, &length) < 0 || length >= size ||
+        memchr(bytes, '\0', length) != NULL)
+        return -EINVAL;
+    memcpy(text, bytes, length + 1);
+    return 1;
+}
+
 /* False: it has replied. */
 static bool add_parameters(struct http_request *request, struct words *words, const struct parameter *parameters,
                            size_t count)
@@ -56,14 +74,17 @@ static bool add_parameters(struct http_request *request, struct words *words, co
     size_t i;
     for (i = 0; i < count; i++)
         known[i] = parameters[i].name;
-    known[i] = NULL;
+    known[i] = "path_base64";
+    known[i + 1] = NULL;
     if (http_query_unknown(request, known, unknown, sizeof unknown) != NULL) {
         fail_parameter(request, unknown, "is no parameter of this");
         return false;
     }
     char *value hc_cleanup_free = malloc(VALUE_LONGEST);
     for (i = 0; i < count && value != NULL; i++) {
-        int found = http_query_value(request, parameters[i].name, value, VALUE_LONGEST);
+        bool path = strcmp(parameters[i].name, "path") == 0;
+        int found = path ? query_path(request, value, PATH_LONGEST)
+                         : http_query_value(request, parameters[i].name, value, VALUE_LONGEST);
         if (found < 0) {
             fail_parameter(request, parameters[i].name, "is malformed, too long, or there twice");
             return false;
@@ -84,8 +105,9 @@ static bool add_path(struct http_request *request, const struct sandbox *sandbox
 {
     const char *rest = route_value(match, "path");
     char text[PATH_LONGEST + 8];
-    int found = rest[0] != '\0' ? 0 : http_query_value(request, "path", text, PATH_LONGEST);
-    if (rest[0] == '\0' && found <= 0) {
+    bool long_rest = strlen(rest) >= PATH_LONGEST;
+    int found = long_rest ? -EINVAL : rest[0] != '\0' ? 0 : query_path(request, text, PATH_LONGEST);
+    if (long_rest || (rest[0] == '\0' && found <= 0)) {
         fail_parameter(request, "path", found < 0 ? "is malformed, too long, or there twice" : "is needed");
         return false;
     }
@@ -304,7 +326,7 @@ static int add_body_limits(const struct gateway *gateway, struct http_request *r
 void handle_file_put(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     static const struct parameter parameters[] = {{"mode", NULL}, {"append", NULL}};
-    static const char *const known[] = {"mode", "append", "path", NULL};
+    static const char *const known[] = {"mode", "append", "path", "path_base64", NULL};
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
     struct words words = {0};
     char unknown[64], value[32];

@@ -29,7 +29,8 @@ char *hc_base64_encode(const void *data, size_t length, size_t *out_length)
         *out++ = left > 2 ? alphabet[bits & 63] : '=';
     }
     *out = '\0';
-    *out_length = size;
+    if (out_length)
+        *out_length = size;
     return text;
 }
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* malloc'ed and NUL-terminated; NULL: out of memory. */
+/* malloc'ed and NUL-terminated; NULL: out of memory. out_length may be NULL. */
 char *hc_base64_encode(const void *data, size_t length, size_t *out_length);
 /* Strict: -EINVAL on any other character, wrong padding or stray bits at the end. *data is malloc'ed and
  * NUL-terminated. */

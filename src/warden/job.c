@@ -211,6 +211,8 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
     if (job->err.code)
         return; /* its end follows at once */
     close_fds(job);
+    if (job->cell->lasting && job->exec_at)
+        lasting_begun(job);
     if (job->waiting)
         pool_changed(job->cell->warden); /* the next one's turn */
     if (job->deadline &&

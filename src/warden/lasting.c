@@ -280,12 +280,22 @@ static void job_message(struct held_cell *cell, const struct warden_message *mes
         return;
     if (!job || job->over)
         signal_rest(cell, message->job, message->type == WARDEN_JOB_SIGNAL ? number : 0);
+    else if (message->type == WARDEN_JOB_SIGNAL && number && !job->exec_at)
+        job->early |= 1ULL << (number - 1);
     else if (message->type == WARDEN_JOB_SIGNAL && job->running && number)
         kill(-job->pid, number); /* it leads a session, and is not reaped yet */
     else if (message->type == WARDEN_JOB_SWEEP && job->running)
         sweep(job, number, message->since);
     if (message->type == WARDEN_JOB_FORGET && job && job->over)
         job_free(job);
+}
+
+void lasting_begun(struct held_job *job)
+{
+    for (int number = 1; number <= 64; number++)
+        if (job->early & 1ULL << (number - 1))
+            kill(-job->pid, number);
+    job->early = 0;
 }
 
 static void keep(struct held_cell *cell, const struct warden_message *message, int *fds, size_t count)

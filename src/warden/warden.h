@@ -97,6 +97,7 @@ struct held_job {
     unsigned sweeps;
     int sweep_signal;
     uint64_t sweep_since;
+    uint64_t early; /* bit n: signal n + 1 came before there was a program to send it to */
     struct cgroup *group;
     struct cgroup_stats before;
     pid_t pid;
@@ -164,6 +165,7 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
 /* It is the client's now, and ready: its limits are put in force. */
 int lasting_begin(struct held_cell *cell, struct hc_err *err);
 int lasting_group(struct held_job *job, struct hc_err *err); /* a group for it: job->group */
+void lasting_begun(struct held_job *job); /* its program is there: signals that came before it are sent */
 void lasting_facts(struct held_job *job, struct job_facts *facts);
 void lasting_end(struct held_job *job); /* its processes, and no others of the cell */
 /* It has ended: remembered until the client has heard. What it left running stays. */
