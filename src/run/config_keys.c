@@ -17,7 +17,7 @@
  * people keep credentials (npmrc, pip.conf, maven, gitconfig). The cell makes up passwd, group, hosts and their like.
  */
 #define IMAGE_ETC                                                                                                      \
-    "['alternatives', 'fonts', 'java-*', 'ld.so.cache', 'localtime', 'matplotlibrc', 'os-release', 'perl', 'php',"      \
+    "['alternatives', 'fonts', 'java-*', 'ld.so.cache', 'localtime', 'matplotlibrc', 'os-release', 'perl', 'php',"     \
     " 'protocols', 'python3.*', 'R', 'services', 'ssl/certs', 'ssl/openssl.cnf', 'timezone']"
 
 static int check_work_dir(const char *text, struct hc_err *err);

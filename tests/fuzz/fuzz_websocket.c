@@ -2,8 +2,8 @@
  * Feeds bytes to the reader of WebSocket frames, three times: whole, byte by byte, and in pieces whose lengths the
  * input decides. What comes out must be the same, messages must be within their limit, and text must be text.
  */
-#include "text/ws_frames.h"
 #include "text/utf8.h"
+#include "text/ws_frames.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -234,7 +234,7 @@ def test_a_sandbox_of_another_tenant_is_404_and_so_is_all_below_it(start_server)
     box = Sandbox(server, headers=ada, contract=contract, files={"secret": "s"})
     job, context = box.detach("sleep 60", name="named"), box.context("bash")
     box.shell("x=1")
-    names = {"{job}": job, "{context}": context, "{name}": "main", "{path}": "secret", "{terminal}": "term_" + "0" * 26, "{port}": "80"}
+    names = {"{job}": job, "{context}": context, "{name}": "main", "{path}": "secret", "{terminal}": "term_" + "0" * 26, "{port}": "80", "{rest}": "x"}
     asked = 0
     for pattern, methods in contract.document["paths"].items():
         if not pattern.startswith(ROOT + "/{id}"):
