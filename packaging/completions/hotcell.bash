@@ -1,6 +1,50 @@
 # bash completion for hotcell
 
-_hotcell_verbs='run serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help'
+_hotcell_verbs='run sandbox shell cp volume serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help'
+
+# hotcell sandbox and volume: what the second word takes, and the ids of sandboxes where one is meant.
+_hotcell_sandbox()
+{
+    local options= words= place='--server --ca --key-file --state --config --json'
+    local limits='--memory --swap --cpus --cpu-shares --pids --output --disk --inodes --files-open --timeout'
+    case $1 in
+    'sandbox create')
+        options="$limits --idle-timeout --max-lifetime --recover -e --env --file --mount --volume --read-only --read-only=false
+            --network --image --metadata" ;;
+    'sandbox list' | 'sandbox ls') options='--status -q --ids' ;;
+    'sandbox exec')
+        options='-c --code -l --language --shell -s --session -i --interactive -e --env -w --cwd --timeout --output -d --detach
+            --name -q --quiet -v --verbose' words=ids ;;
+    'sandbox logs') options='-f --follow' words=ids ;;
+    'sandbox rm' | 'sandbox delete') options='-a --all' words=ids ;;
+    'sandbox inspect' | 'sandbox pause' | 'sandbox resume') words=ids ;;
+    'sandbox cp' | cp) options='-q --quiet' words=files ;;
+    shell) options='-a --attach -w --cwd -q --quiet' words=ids ;;
+    'volume create') options='--size' ;;
+    'volume list' | 'volume ls' | 'volume remove' | 'volume rm') ;;
+    sandbox) place= words='create list inspect exec cp logs pause resume rm' ;;
+    volume) place= words='create list remove' ;;
+    esac
+    case $prev in
+    --status) mapfile -t COMPREPLY < <(compgen -W 'running paused failed stopping' -- "$cur"); return ;;
+    -l | --language) mapfile -t COMPREPLY < <(compgen -W "$(hotcell languages --names 2>/dev/null)" -- "$cur"); return ;;
+    --memory | --swap | --disk | --size) mapfile -t COMPREPLY < <(compgen -W '64m 256m 512m 1g' -- "$cur"); return ;;
+    --config | --ca | --key-file | --file | --mount) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    --state) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    -e | --env) mapfile -t COMPREPLY < <(compgen -v -- "$cur"); return ;;
+    --server | -c | --code | --shell | --session | -s | -w | --cwd | --name | --metadata | --volume | --attach | --timeout | \
+        --idle-timeout | --max-lifetime | --output | --cpus | --cpu-shares | --pids | --inodes | --files-open) return ;;
+    esac
+    if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options $place -h --help" -- "$cur")
+    elif [[ $words == ids ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(hotcell sandbox list --ids 2>/dev/null)" -- "$cur")
+    elif [[ $words == files ]]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur"; compgen -W "$(hotcell sandbox list --ids 2>/dev/null)" -S : -- "$cur")
+    else
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+    fi
+}
 
 # The verbs other than run and help: options may stand anywhere.
 _hotcell_other()
@@ -70,6 +114,18 @@ _hotcell()
     verb=${COMP_WORDS[index]}
     case $verb in
     run) ;;
+    sandbox | volume)
+        if ((COMP_CWORD > index + 1)); then
+            _hotcell_sandbox "$verb ${COMP_WORDS[index + 1]}"
+        else
+            _hotcell_sandbox "$verb"
+        fi
+        return
+        ;;
+    shell | cp)
+        _hotcell_sandbox "$verb"
+        return
+        ;;
     help)
         mapfile -t COMPREPLY < <(compgen -W "$_hotcell_verbs" -- "$cur")
         return

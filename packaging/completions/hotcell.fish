@@ -2,9 +2,13 @@
 
 complete -c hotcell -f
 
-set -l verbs run serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help
+set -l verbs run sandbox shell cp volume serve mcp mcp-wrap tools languages doctor config history show why cancel stats key audit version help
 
 complete -c hotcell -n __fish_use_subcommand -a run -d 'run code or a command in a fresh cell'
+complete -c hotcell -n __fish_use_subcommand -a sandbox -d 'make sandboxes that live on, and work in them'
+complete -c hotcell -n __fish_use_subcommand -a shell -d 'a terminal in a sandbox'
+complete -c hotcell -n __fish_use_subcommand -a cp -d 'copy files and folders into a sandbox and out of it'
+complete -c hotcell -n __fish_use_subcommand -a volume -d 'folders that outlive sandboxes'
 complete -c hotcell -n __fish_use_subcommand -a serve -d 'serve runs by HTTP'
 complete -c hotcell -n __fish_use_subcommand -a mcp -d 'be an MCP server on stdin and stdout'
 complete -c hotcell -n __fish_use_subcommand -a mcp-wrap -d 'run an MCP server in a cell'
@@ -104,3 +108,60 @@ __hotcell_run -s v -l verbose -d 'say what it used'
 __hotcell_run -l local -d 'start a cell for this run, also where a server has one ready'
 
 functions -e __hotcell_run
+
+# Sandboxes: the words after the verb decide.
+function __hotcell_act
+    set -l words (commandline -opc)
+    string match -q -- "* $argv *" "$words "
+end
+
+set -l acts create list ls inspect exec cp logs pause resume rm delete remove
+complete -c hotcell -n "__hotcell_act sandbox; and not __fish_seen_subcommand_from $acts" -a 'create list inspect exec cp logs pause resume rm'
+complete -c hotcell -n "__hotcell_act volume; and not __fish_seen_subcommand_from $acts" -a 'create list remove'
+for verb in sandbox shell cp volume
+    complete -c hotcell -n "__hotcell_act $verb" -l json -d 'as JSON'
+    complete -c hotcell -n "__hotcell_act $verb" -l server -x -d 'do it on this server'
+    complete -c hotcell -n "__hotcell_act $verb" -l ca -r -F -d 'trust the certificates in this file alone'
+    complete -c hotcell -n "__hotcell_act $verb" -l key-file -r -F -d 'the key of the server'
+    complete -c hotcell -n "__hotcell_act $verb" -l state -r -F -d 'the state folder of the server'
+    complete -c hotcell -n "__hotcell_act $verb" -l config -r -F -d 'a configuration file'
+    complete -c hotcell -n "__hotcell_act $verb" -s h -l help -d 'show the help'
+end
+for act in 'sandbox exec' 'sandbox logs' 'sandbox inspect' 'sandbox pause' 'sandbox resume' 'sandbox rm' 'sandbox delete' shell
+    complete -c hotcell -n "__hotcell_act $act" -a '(hotcell sandbox list --ids 2>/dev/null)'
+end
+for act in cp 'sandbox cp'
+    complete -c hotcell -n "__hotcell_act $act" -F -a '(hotcell sandbox list --ids 2>/dev/null)'
+    complete -c hotcell -n "__hotcell_act $act" -s q -l quiet -d 'no progress'
+end
+for limit in memory swap cpus cpu-shares pids disk inodes files-open idle-timeout max-lifetime volume metadata network image
+    complete -c hotcell -n '__hotcell_act sandbox create' -l $limit -x
+end
+for act in 'sandbox create' 'sandbox exec'
+    complete -c hotcell -n "__hotcell_act $act" -s e -l env -x -a '(set -nx)' -d 'set a variable'
+    complete -c hotcell -n "__hotcell_act $act" -l timeout -x -a '1 5 30 2m' -d 'end it after this time'
+    complete -c hotcell -n "__hotcell_act $act" -l output -x -a '64k 1m' -d 'bytes of output'
+end
+complete -c hotcell -n '__hotcell_act sandbox create' -l recover -d 'if it dies, let a new one take its place'
+complete -c hotcell -n '__hotcell_act sandbox create' -l file -r -F -d 'put a file or a folder into it'
+complete -c hotcell -n '__hotcell_act sandbox create' -l mount -r -F -d 'show a folder of the machine'
+complete -c hotcell -n '__hotcell_act sandbox create' -l read-only -d 'whether the root filesystem is read-only'
+for act in 'sandbox list' 'sandbox ls'
+    complete -c hotcell -n "__hotcell_act $act" -l status -x -a 'running paused failed stopping' -d 'only those in this state'
+    complete -c hotcell -n "__hotcell_act $act" -s q -l ids -d 'the ids alone'
+end
+complete -c hotcell -n '__hotcell_act sandbox exec' -s c -l code -x -d 'run this text'
+complete -c hotcell -n '__hotcell_act sandbox exec' -s l -l language -x -a '(hotcell languages --names 2>/dev/null)' -d 'the language'
+complete -c hotcell -n '__hotcell_act sandbox exec' -l shell -x -d 'run this command line with sh'
+complete -c hotcell -n '__hotcell_act sandbox exec' -s s -l session -x -d 'in this shell, which stays'
+complete -c hotcell -n '__hotcell_act sandbox exec' -s i -l interactive -d 'pass stdin on'
+complete -c hotcell -n '__hotcell_act sandbox exec' -s w -l cwd -x -d 'start in this folder'
+complete -c hotcell -n '__hotcell_act sandbox exec' -s d -l detach -d 'leave it running'
+complete -c hotcell -n '__hotcell_act sandbox exec' -l name -x -d 'a name for the job'
+complete -c hotcell -n '__hotcell_act sandbox exec' -s q -l quiet -d 'say nothing about how it ended'
+complete -c hotcell -n '__hotcell_act sandbox exec' -s v -l verbose -d 'say what it used'
+complete -c hotcell -n '__hotcell_act sandbox logs' -s f -l follow -d 'until the job ends'
+complete -c hotcell -n '__hotcell_act sandbox rm' -s a -l all -d 'all that you have'
+complete -c hotcell -n '__hotcell_act shell' -s a -l attach -x -d 'take up this terminal'
+complete -c hotcell -n '__hotcell_act shell' -s w -l cwd -x -d 'start in this folder'
+complete -c hotcell -n '__hotcell_act volume create' -l size -x -a '512m 1g' -d 'how much it holds'

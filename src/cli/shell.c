@@ -267,6 +267,8 @@ static int work(void *data)
     hc_buf_release(&target);
     if (status == 0)
         status = serve(shell);
+    else if (status == -EINTR)
+        status = take_signal(shell);
     int code = report(shell, status);
     ws_close(shell->socket);
     hc_close(shell->signals);

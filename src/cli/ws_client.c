@@ -18,6 +18,8 @@ enum { HEAD_MAX = 32 * 1024, OUT_MAX = 4 * 1024 * 1024, PIECE = 64 * 1024, REFUS
 enum { HANDSHAKE_TIME = 30 * 1000 * 1000 /* µs */, AT_ONCE = 1 /* a deadline that is over */ };
 enum { KEY_BYTES = 16, KEY_TEXT = 32 };
 
+#define NO_SERVER "what answers is no WebSocket of a hotcell server"
+
 struct ws_client {
     struct server *server;
     struct connection *connection;
@@ -139,7 +141,7 @@ static int judge(struct ws_client *client, const struct answer *answer, struct h
     if (answer->reader.status != 101)
         return server_problem(client->server, answer->reader.status, 0, answer->body.data ? answer->body.data : "",
                               answer->body.length, err);
-    return hc_fail(err, HC_CLASS_HOST, EPROTO, "what answers is no WebSocket of a hotcell server");
+    return hc_fail(err, HC_CLASS_HOST, EPROTO, NO_SERVER);
 }
 
 static int shake_hands(struct ws_client *client, const char *target, struct hc_err *err)
@@ -157,6 +159,8 @@ static int shake_hands(struct ws_client *client, const char *target, struct hc_e
     status = send_head(client, target, key, deadline);
     if (status == 0)
         status = read_answer(client, &answer, deadline);
+    if (status == -EPROTO)
+        hc_fail(err, HC_CLASS_HOST, EPROTO, NO_SERVER);
     status = status < 0 ? hc_fail_errno(err, HC_CLASS_HOST, -status, "the connection to the server was lost")
                         : judge(client, &answer, err);
     http_reader_release(&answer.reader);

@@ -16,7 +16,9 @@ import time
 import pytest
 from cells import HOTCELL, SLOW, SOURCE
 
-VERBS = ["run", "serve", "mcp", "mcp-wrap", "tools", "languages", "doctor", "config", "history", "show", "cancel", "stats", "key", "audit", "version", "help"]
+VERBS = ["run", "sandbox", "shell", "cp", "volume", "serve", "mcp", "mcp-wrap", "tools", "languages", "doctor", "config", "history", "show", "cancel", "stats", "key", "audit", "version", "help"]
+ACTS = ["sandbox create", "sandbox list", "sandbox inspect", "sandbox exec", "sandbox cp", "sandbox logs", "sandbox pause", "sandbox resume",
+        "sandbox rm", "volume create", "volume list", "volume remove"]
 ENVIRONMENT = {**os.environ, "PATH": os.path.dirname(HOTCELL) + ":" + os.environ["PATH"]}
 
 
@@ -27,7 +29,7 @@ def hotcell(*words, **options):
 
 def options_of(verb):
     """Every option that the help of a verb lists, with both of its names."""
-    text = hotcell("help", verb).stdout
+    text = hotcell("help", *verb.split()).stdout
     found = re.findall(r"^  (?:(-\w), |    )(--[a-z-]+)", text, re.MULTILINE)
     assert found, text
     return sorted({name for pair in found for name in pair if name})
@@ -51,14 +53,14 @@ def test_hotcell_alone_prints_short_help_and_fails():
     assert all(f"hotcell {verb}" in done.stderr for verb in VERBS)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", VERBS + ACTS)
 def test_help_of_every_verb_has_usage_options_and_examples(verb):
-    done = hotcell("help", verb)
+    done = hotcell("help", *verb.split())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Usage: hotcell {verb}")
-    assert "\nExamples:\n  hotcell " in done.stdout
+    assert re.search(r"\nExamples:\n  (id=\$\()?hotcell ", done.stdout)
     assert "--help" in options_of(verb)
-    assert hotcell(verb, "--help").stdout == hotcell(verb, "-h").stdout == done.stdout
+    assert hotcell(*verb.split(), "--help").stdout == hotcell(*verb.split(), "-h").stdout == done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 120
 
 
@@ -106,8 +108,11 @@ def test_manual_has_no_fault_that_mandoc_finds():
 
 def test_manual_explains_every_option_of_every_verb():
     text = MANUAL.read_text()
-    for verb in VERBS:
-        assert re.search(rf"^\.It Cm {verb}$", text, re.MULTILINE), verb
+    for verb in VERBS + ACTS:
+        if verb in VERBS:
+            assert re.search(rf"^\.It Cm {verb}$", text, re.MULTILINE), verb
+        else:
+            assert re.search(rf"Cm {verb}\b", text), verb
         for option in options_of(verb):
             assert re.search(rf"Fl {re.escape(option[1:])}(?![\w-])", text), option
 
@@ -126,16 +131,18 @@ COMPLETIONS = SOURCE / "packaging" / "completions"
 @pytest.mark.parametrize("name", ["hotcell.bash", "_hotcell"])
 def test_completions_know_every_option(name):
     text = (COMPLETIONS / name).read_text()
-    for verb in VERBS:
-        assert re.search(rf"\b{verb}\b", text)
+    for verb in VERBS + ACTS:
+        assert re.search(rf"\b{verb}\b", text) or verb.startswith("volume "), verb
         for option in options_of(verb):
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?!-?\w)", text), option
 
 
 def test_fish_completions_know_every_option():
     text = (COMPLETIONS / "hotcell.fish").read_text()
-    for verb in VERBS:
+    for verb in VERBS + ACTS:
         for option in options_of(verb):
+            if verb == "sandbox create" and f" {option[2:]} " in re.search(r"^for limit in (.*)$", text, re.MULTILINE)[0] + " ":
+                continue
             flag = rf"-l {option[2:]}" if option.startswith("--") else rf"-s {option[1:]}"
             assert re.search(rf"{re.escape(flag)}(?![\w-])", text), option
 
@@ -168,6 +175,10 @@ def test_bash_completes(tmp_path, monkeypatch):
     assert "--names" in bash("hotcell", "languages", "--")
     assert "true" in bash("hotcell", "run", "--", "tru")
     assert bash("hotcell", "key", "cr") == ["create"]
+    assert bash("hotcell", "sandbox", "in") == ["inspect"]
+    assert bash("hotcell", "sandbox", "create", "--idle") == ["--idle-timeout"]
+    assert bash("hotcell", "cp", "jo") == ["job.py"]
+    assert bash("hotcell", "volume", "create", "--si") == ["--size"]
     assert bash("hotcell", "history", "--status", "time") == ["timeout"]
     assert bash("hotcell", "--server", "http://x:1", "hist") == ["history"]
     assert "--memory" in bash("hotcell", "--server", "http://x:1", "run", "--mem")
@@ -179,6 +190,9 @@ def test_fish_completes():
     assert "doctor" in fish("hotcell d")
     assert set(fish("hotcell run --cpu")) == {"--cpu-time", "--cpus", "--cpu-shares"}
     assert "python" in fish("hotcell run -l py")
+    assert fish("hotcell sandbox ins") == ["inspect"]
+    assert fish("hotcell sandbox create --idle") == ["--idle-timeout"]
+    assert "--follow" in fish("hotcell sandbox logs --fo")
 
 
 def zsh(keys, want):
@@ -203,7 +217,8 @@ def zsh(keys, want):
 
 
 @pytest.mark.parametrize("keys, want", [(b"hotcell doc\t", b"doctor"), (b"hotcell run --memo\t", b"--memory"),
-                                        (b"hotcell run -l pyth\t", b"python"), (b"hotcell languages --na\t", b"--names")])
+                                        (b"hotcell run -l pyth\t", b"python"),
+                                        (b"hotcell sandbox insp\t", b"inspect"), (b"hotcell sandbox create --idle\t", b"--idle-timeout"), (b"hotcell languages --na\t", b"--names")])
 def test_zsh_completes(keys, want):
     if not shutil.which("zsh"):
         pytest.skip("zsh is not installed")

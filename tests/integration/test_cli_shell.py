@@ -1,5 +1,6 @@
 """hotcell shell on a terminal: a pty that a test holds the other end of, and tmux, which shows what a person would see."""
 
+import base64
 import contextlib
 import fcntl
 import hashlib
@@ -9,15 +10,18 @@ import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 
 import pytest
 
 from cells import HOTCELL, SLOW
 from server import server, start_server  # noqa: F401  fixtures
+from test_client import TlsServer, certificate  # noqa: F401  fixtures
 
 PROMPT = b"$ "
 
@@ -250,6 +254,76 @@ def test_refusals_leave_the_terminal_alone(server, shell, box):  # noqa: F811
     terminal = Terminal([HOTCELL, "--server", "unix:" + server.unix, "shell", "--attach", "term_x", box])
     assert terminal.wait() == 2 and b"no such terminal" in terminal.shown and terminal.settings() == terminal.before
     terminal.close()
+
+
+class Impostor:
+    """A server of one answer, on a unix socket: `reply` is given the request's head, and says what is sent back."""
+
+    def __init__(self, path, reply):
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.reply = reply
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        peer, _ = self.listener.accept()
+        with peer:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += peer.recv(65536)
+            peer.sendall(self.reply(head))
+            peer.recv(65536)
+
+
+def upgraded(head, key=None):
+    key = key or re.search(rb"Sec-WebSocket-Key: (\S+)", head)[1]
+    accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+    return b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("reply, said", [
+    (lambda head: upgraded(head, b"another key"), b"no WebSocket"),
+    (lambda head: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", b"200"),
+    (lambda head: b"nonsense\r\n\r\n", b"no WebSocket"),
+    (lambda head: upgraded(head) + b"\x81\x85abcdhello", b"is masked"),
+    (lambda head: upgraded(head) + b"\xff\x00", b"reserved bit"),
+    (lambda head: upgraded(head) + b"\x88\x02\x03\xf3", b"ended the connection"),
+    (lambda head: upgraded(head) + b"\x81\x02{]", b"no JSON"),
+])
+def test_what_is_no_terminal_of_a_server_is_refused(tmp_path, reply, said):
+    Impostor(str(tmp_path / "s"), reply)
+    terminal = Terminal([HOTCELL, "--server", f"unix:{tmp_path}/s", "shell", "sbx_" + "0" * 26])
+    with contextlib.closing(terminal):
+        assert terminal.wait() in (2, 125) and said in terminal.shown, terminal.shown
+        assert terminal.settings() == terminal.before
+
+
+def test_a_server_that_does_not_answer_can_be_left(tmp_path):
+    asked = threading.Event()
+    Impostor(str(tmp_path / "s"), lambda head: asked.set() or b"HTTP/1.1 101 ")
+    terminal = Terminal([HOTCELL, "--server", f"unix:{tmp_path}/s", "shell", "sbx_" + "0" * 26])
+    with contextlib.closing(terminal):
+        assert asked.wait(20 * SLOW)
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.wait() == 128 + signal.SIGTERM and terminal.settings() == terminal.before
+
+
+def test_over_tls(certificate):
+    good, key = certificate("good", "IP:127.0.0.1")
+    with TlsServer(f"[server]\ntls_certificate = '{good}'\ntls_key = '{key}'\n") as server:  # noqa: F811
+        made = server.post("/v1/sandboxes", {}, unix=True).json["id"]
+        terminal = Terminal([HOTCELL, "--server", server.url, "--ca", str(good), "shell", made])
+        with contextlib.closing(terminal):
+            terminal.expect(PROMPT)
+            terminal.command(b"stty raw -echo; echo g''o; head -c 300000 | md5sum; stty sane", b"go")
+            data, sent = b"0123456789" * 30000, 0
+            while sent < len(data):
+                sent += os.write(terminal.leader, data[sent:sent + 2000])
+            terminal.expect(hashlib.md5(data).hexdigest().encode(), 60)
+            terminal.command(b"seq 1 50000 | tail -1", b"50000\r\n")
+            terminal.type(b"exit 5\r")
+            assert terminal.wait() == 5
 
 
 # ---- programs that draw ----
