@@ -43,7 +43,7 @@ static int read_spot(const char *text, struct spot *spot, struct hc_err *err)
 
 static bool is_stream(const struct spot *spot)
 {
-    return !spot->id[0] && strcmp(spot->path, "-") == 0;
+    return !spot->id[0] && spot->path && strcmp(spot->path, "-") == 0;
 }
 
 static bool ends_in_slash(const char *path)
@@ -292,8 +292,8 @@ static int copy_all(struct cp *cp, const struct spot *spots, size_t count, struc
     for (size_t i = 0; status == 0 && i < count; i++) {
         status = sandbox_resolve(&cp->server, spots[i].id, cp->id, err);
         if (status == 0)
-            status =
-                is_stream(to) ? to_stream(cp, spots[i].path, err) : copy_out(cp, &spots[i], to->path, count > 1, err);
+            status = is_stream(to) ? to_stream(cp, spots[i].path, err)
+                                   : copy_out(cp, &spots[i], to->path ? to->path : ".", count > 1, err);
     }
     return status;
 }

@@ -16,7 +16,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK = 64 * 1024, DEPTH = 128, PATIENCE = 600 * 1000 * 1000 /* µs */, REFUSAL = 1024 * 1024 };
+enum {
+    HEADERS = 4 * TAR_NAME_MAX,
+    CHUNK = 64 * 1024,
+    DEPTH = 128,
+    PATIENCE = 600 * 1000 * 1000 /* µs */,
+    REFUSAL = 1024 * 1024
+};
 
 struct upload {
     struct cp *cp;
@@ -207,7 +213,7 @@ static void end(struct upload *upload)
 int cp_in(struct cp *cp, const char *source, const char *folder, const char *name, struct hc_err *err)
 {
     static const char zeros[2 * TAR_BLOCK];
-    struct upload upload = {.cp = cp, .header = HC_BUF_INIT(4 * TAR_NAME_MAX)};
+    struct upload upload = {.cp = cp, .header = HC_BUF_INIT(HEADERS)};
     struct stat info;
 
     hc_cleanup_fd int fd = open(source, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

@@ -164,7 +164,7 @@ int cp_out(struct cp *cp, const char *path, int root, const char *name, struct h
     int status = cp_look(cp, path, type, &cp->progress.total, err);
     if (status == 0)
         status = begin(cp, path, &download, err);
-    if (status < 0)
+    if (status < 0 || !download)
         return status;
     bool folder = strcmp(type, "directory") == 0;
     extract_start(&extract, root, name);

@@ -113,10 +113,10 @@ static int read_shared(const struct sandbox_line *line, json_t **order, struct h
     for (size_t i = 0; status == 0 && i < line->given_count; i++)
         status = request_option(request, line->given[i].option, line->given[i].value, err);
     hc_cleanup_free char *text = status == 0 ? hc_request_json(request, &error) : NULL;
-    if (status == 0 && !text)
-        status = message_adopt(error, err);
-    if (status == 0)
+    if (text)
         status = hc_json_read(text, strlen(text), ORDER_DEPTH, order, err);
+    else if (status == 0)
+        status = message_adopt(error, err);
     hc_request_free(request);
     return status;
 }

@@ -74,10 +74,9 @@ int jobs_send_input(struct server *server, const char *sandbox, const char *job,
             break;
         status = send_patiently(server, target, piece, (size_t)count, err);
     }
-    if (status > 0) {
-        strcat(target, "?end=true");
+    snprintf(target, sizeof target, "/v1/sandboxes/%s/jobs/%.64s/stdin?end=true", sandbox, job);
+    if (status > 0)
         status = send_patiently(server, target, "", 0, err);
-    }
     return status == -EPIPE || status > 0 ? 0 : status;
 }
 

@@ -14,7 +14,13 @@
 #include <strings.h>
 #include <sys/random.h>
 
-enum { HEAD_MAX = 32 * 1024, OUT_MAX = 4 * 1024 * 1024, PIECE = 64 * 1024, REFUSAL_MAX = 1024 * 1024 };
+enum {
+    HEAD_MAX = 32 * 1024,
+    IN_MAX = 128 * 1024,
+    OUT_MAX = 4 * 1024 * 1024,
+    PIECE = 64 * 1024,
+    REFUSAL_MAX = 1024 * 1024
+};
 enum { HANDSHAKE_TIME = 30 * 1000 * 1000 /* µs */, AT_ONCE = 1 /* a deadline that is over */ };
 enum { KEY_BYTES = 16, KEY_TEXT = 32 };
 
@@ -175,7 +181,7 @@ int ws_open(struct server *server, const char *target, size_t message_max, struc
     if (!client)
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     client->server = server;
-    client->in = HC_BUF_INIT(2 * PIECE);
+    client->in = HC_BUF_INIT(IN_MAX);
     client->out = HC_BUF_INIT(OUT_MAX);
     ws_frames_init(&client->frames, message_max);
     client->frames.from_server = true;
