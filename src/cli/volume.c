@@ -21,14 +21,14 @@ static int read_order(const struct sandbox_line *line, json_t **order, struct hc
     if (line->operands != 1)
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL,
                        "hotcell volume create takes one name: hotcell volume create NAME");
-    if (size && hc_parse_size(size, &bytes, err) < 0)
+    if (!size) {
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "a volume has a size, which was not given");
+        return hc_err_remedy(err, "such as: hotcell volume create %s --size 1g", line->operand[0]);
+    }
+    if (hc_parse_size(size, &bytes, err) < 0)
         return hc_err_context(err, "--size");
-    *order = json_pack("{s:s}", "name", line->operand[0]);
-    if (!*order)
-        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "the name of the volume is no UTF-8");
-    if (size)
-        json_object_set_new(*order, "size", json_integer((json_int_t)bytes));
-    return 0;
+    *order = json_pack("{s:s, s:I}", "name", line->operand[0], "size", (json_int_t)bytes);
+    return *order ? 0 : hc_fail(err, HC_CLASS_REQUEST, EINVAL, "the name of the volume is no UTF-8");
 }
 
 int volume_create(struct cli *cli, const struct sandbox_line *line)

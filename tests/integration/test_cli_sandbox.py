@@ -151,7 +151,11 @@ def test_mistakes_get_an_answer(hotcell, box):
             (["cp", box + ":a", box + ":b"], b"both", b"pipe"),
             (["cp", "no-such-file", box + ":"], b"no-such-file", b""),
             (["shell", box], b"needs a terminal", b"sandbox exec"),
-            (["volume", "crate"], b"crate", b"hotcell volume create")]:
+            (["volume", "crate"], b"crate", b"hotcell volume create"),
+            (["volume", "create"], b"one name", b""),
+            (["volume", "create", "x"], b"size", b"--size 1g"),
+            (["volume", "create", "x", "--size", "much"], b"--size", b"much"),
+            (["volume", "remove"], b"name", b"")]:
         done = hotcell(*words)
         assert done.returncode == 2 and said in done.stderr and remedy in done.stderr, (words, done)
 
@@ -396,3 +400,30 @@ def test_an_interrupted_copy_leaves_no_half_file(hotcell, box, tmp_path):
     process.send_signal(signal.SIGINT)
     code = process.wait(30 * SLOW)
     assert (code, os.listdir(tmp_path / "to")) in [(130, []), (0, ["large"])], (code, os.listdir(tmp_path / "to"))
+
+
+# ---- volumes ----
+
+def test_a_volume_outlives_its_sandboxes(start_server):  # noqa: F811
+    server = start_server()  # noqa: F811
+    hotcell, made = Line(server), None
+    if server.get("/v1/volumes", unix=True).status == 404:
+        pytest.skip("this server has no volumes")
+    made = hotcell("volume", "create", "cache", "--size", "64m")
+    if made.returncode == 125:
+        pytest.skip(f"no volumes on this machine: {made.stderr.decode()}")
+    assert made.returncode == 0, made
+    for command, shown in (("echo kept >/cache/x", ""), ("cat /cache/x", "kept\n")):
+        one = hotcell.text("sandbox", "create", "--volume", "cache:/cache").strip()
+        assert hotcell.text("sandbox", "exec", one, "--shell", command) == shown
+        busy = hotcell("volume", "rm", "cache")
+        assert busy.returncode == 2 and one.encode() in busy.stderr, busy
+        assert hotcell("sandbox", "rm", one).returncode == 0
+        deadline = time.monotonic() + 20 * SLOW
+        while one in hotcell.text("sandbox", "ls", "-q").split():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    rows = [re.split("  +", row) for row in hotcell.text("volume", "list").splitlines()]
+    assert rows[0] == ["NAME", "SIZE", "USED", "CREATED", "SANDBOXES"] and rows[1][:2] == ["cache", "64 MiB"] and rows[1][4] == "0"
+    assert hotcell("volume", "remove", "cache").returncode == 0
+    assert hotcell.json("volume", "list")["volumes"] == []
