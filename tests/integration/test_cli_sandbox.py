@@ -376,15 +376,16 @@ def test_a_full_disk_is_said_so(hotcell, tmp_path):
 
 
 def test_memory_stays_flat(hotcell, tmp_path):
+    """Less than the file by far. A sanitizer keeps what was freed: its own limit for that is made small."""
     one = hotcell.text("sandbox", "create", "--disk", "300m", "--memory", "600m").strip()
     (tmp_path / "large").write_bytes(os.urandom(1 << 20) * 128)
     for words in (["cp", tmp_path / "large", f"{one}:large"], ["cp", f"{one}:large", tmp_path / "back"]):
-        process, most = subprocess.Popen(hotcell.words(*words)), 0
+        process, most = subprocess.Popen(hotcell.words(*words), env={**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=1"}), 0
         while process.poll() is None:
             found = re.search(r"VmHWM:\s+(\d+) kB", open(f"/proc/{process.pid}/status").read())
             most = max(most, int(found[1]) if found else 0)
             time.sleep(0.002)
-        assert process.returncode == 0 and 0 < most < 40000, (words, process.returncode, most)
+        assert process.returncode == 0 and 0 < most < 60000, (words, process.returncode, most)
     assert (tmp_path / "large").read_bytes() == (tmp_path / "back").read_bytes()
     hotcell("sandbox", "rm", one)
 

@@ -154,7 +154,7 @@ def test_the_terminal_is_put_right_whatever_signal_ends_it(shell, number):
     terminal.expect(b"hotcell shell --attach term_")
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSYS, signal.SIGKILL])
 def test_the_terminal_is_put_right_after_a_fault(shell, number):
     terminal = shell()
     child = int(pathlib.Path(f"/proc/{terminal.process.pid}/task/{terminal.process.pid}/children").read_text())
