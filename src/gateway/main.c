@@ -295,7 +295,7 @@ static void on_control(struct hc_loop *loop, int fd, uint32_t events, void *data
     } else if (message.type == SERVE_PING) {
         tell_keeper(SERVE_PING, NULL);
     } else if (message.type == SERVE_VOLUME) {
-        volumes_answered(&service->gateway, &message, count == 1 ? fds[0] : -1);
+        volume_answered(&service->gateway, &message, count == 1 ? fds[0] : -1);
     } else if (message.type == SERVE_SILENT) {
         service->gateway.warden_silent = message.silent;
         if (!message.silent)
@@ -495,7 +495,7 @@ static void finish(struct service *service)
     if (gateway->http)
         http_server_free(gateway->http);
     sandboxes_free(HC_TAKE_PTR(gateway->sandboxes));
-    volumes_end(gateway);
+    volume_end(gateway);
     if (gateway->link)
         link_free(HC_TAKE_PTR(gateway->link)); /* what ends now must not find it */
     if (gateway->audit && service->ready)

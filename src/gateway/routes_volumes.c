@@ -35,7 +35,7 @@ static void ask(struct gateway *gateway, struct http_request *request, enum serv
         return;
     }
     *visit = (struct volume_visit){.gateway = gateway, .request = request, .facts = *facts};
-    if (volumes_ask(gateway, act, facts, answered, visit, &err) < 0) {
+    if (volume_ask(gateway, act, facts, answered, visit, &err) < 0) {
         free(visit);
         reply_error(request, &err);
         return;

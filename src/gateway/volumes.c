@@ -16,8 +16,8 @@ struct volume_question {
     volume_answer_fn answered; /* NULL: nobody waits */
 };
 
-int volumes_ask(struct gateway *gateway, enum serve_volume_act act, const struct serve_volume_facts *facts,
-                volume_answer_fn answered, void *data, struct hc_err *err)
+int volume_ask(struct gateway *gateway, enum serve_volume_act act, const struct serve_volume_facts *facts,
+               volume_answer_fn answered, void *data, struct hc_err *err)
 {
     size_t count = 0;
     for (const struct volume_question *other = gateway->volume_questions; other != NULL; other = other->next)
@@ -39,7 +39,7 @@ int volumes_ask(struct gateway *gateway, enum serve_volume_act act, const struct
     return 0;
 }
 
-void volumes_unask(struct gateway *gateway, const void *data)
+void volume_unask(struct gateway *gateway, const void *data)
 {
     for (struct volume_question *question = gateway->volume_questions; question != NULL; question = question->next)
         if (question->data == data)
@@ -53,7 +53,7 @@ static void tell(struct volume_question *question, const struct serve_volume *vo
     free(question);
 }
 
-void volumes_answered(struct gateway *gateway, const struct serve_message *message, int fd)
+void volume_answered(struct gateway *gateway, const struct serve_message *message, int fd)
 {
     gateway->volume_count = message->volume_count;
     gateway->volume_bytes = message->volume_bytes;
@@ -66,7 +66,7 @@ void volumes_answered(struct gateway *gateway, const struct serve_message *messa
         }
 }
 
-void volumes_end(struct gateway *gateway)
+void volume_end(struct gateway *gateway)
 {
     const struct serve_volume none = {0};
     struct hc_err err = {0};
@@ -92,12 +92,12 @@ static int open_volume(void *data, const char *tenant, const char *name, struct 
     struct serve_volume_facts facts = {0};
     memcpy(facts.tenant, tenant, strnlen(tenant, sizeof facts.tenant - 1));
     memcpy(facts.name, name, strnlen(name, sizeof facts.name - 1));
-    return volumes_ask(data, SERVE_VOLUME_OPEN, &facts, on_opened, volume, err);
+    return volume_ask(data, SERVE_VOLUME_OPEN, &facts, on_opened, volume, err);
 }
 
 static void forget_volume(void *data, struct sandbox_volume *volume)
 {
-    volumes_unask(data, volume);
+    volume_unask(data, volume);
 }
 
 void volumes_for_sandboxes(struct sandboxes_events *events)

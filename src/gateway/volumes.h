@@ -9,13 +9,13 @@
 typedef void (*volume_answer_fn)(void *data, const struct serve_volume *volume, int fd, const struct hc_err *err);
 
 /* 0, or -errno with err: nothing was asked. */
-int volumes_ask(struct gateway *gateway, enum serve_volume_act act, const struct serve_volume_facts *facts,
-                volume_answer_fn answered, void *data, struct hc_err *err);
-void volumes_unask(struct gateway *gateway, const void *data); /* whoever asked wants no answer any more */
+int volume_ask(struct gateway *gateway, enum serve_volume_act act, const struct serve_volume_facts *facts,
+               volume_answer_fn answered, void *data, struct hc_err *err);
+void volume_unask(struct gateway *gateway, const void *data); /* whoever asked wants no answer any more */
 /* What the keeper says. */
-void volumes_answered(struct gateway *gateway, const struct serve_message *message, int fd);
+void volume_answered(struct gateway *gateway, const struct serve_message *message, int fd);
 /* The keeper will not answer any more: everybody who waits hears of that. */
-void volumes_end(struct gateway *gateway);
+void volume_end(struct gateway *gateway);
 
 /* Of sandboxes: struct sandboxes_events. */
 struct sandboxes_events;

@@ -140,7 +140,7 @@ int order_read(struct sandbox *sandbox, const struct config *config, const char 
                          : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (result == 0)
         result = plan_make(config, request, &plan, err);
-    if (result == 0 && (result = volumes_read(list, sandbox, &plan, &volumes, &volume_count, err)) < 0)
+    if (result == 0 && (result = sandbox_volumes_read(list, sandbox, &plan, &volumes, &volume_count, err)) < 0)
         plan_release(&plan);
     if (result < 0) {
         request_free(request);
@@ -149,7 +149,7 @@ int order_read(struct sandbox *sandbox, const struct config *config, const char 
     if (sandbox->request)
         plan_release(&sandbox->plan);
     request_free(sandbox->request);
-    volumes_forget(sandbox);
+    sandbox_volumes_forget(sandbox);
     free(sandbox->volumes);
     sandbox->volumes = volumes;
     sandbox->volume_count = volume_count;

@@ -229,7 +229,7 @@ void sandbox_free(struct sandbox *sandbox)
     while (sandbox->fixtures)
         fixture_remove(sandbox->fixtures);
     recover_release(sandbox);
-    volumes_forget(sandbox);
+    sandbox_volumes_forget(sandbox);
     free(sandbox->volumes);
     if (sandbox->box)
         box_drop(sandbox->box);
@@ -297,7 +297,7 @@ void sandbox_begun(struct sandbox *sandbox, const struct hc_err *err)
 /* With its volumes first, if it has some. */
 static int begin_all(struct sandbox *sandbox, struct hc_err *err)
 {
-    return sandbox->volume_count ? volumes_open(sandbox, err) : begin(sandbox, err);
+    return sandbox->volume_count ? sandbox_volumes_open(sandbox, err) : begin(sandbox, err);
 }
 
 static int check_count(const struct sandboxes *all, const char *tenant, struct hc_err *err)

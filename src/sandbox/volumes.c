@@ -93,8 +93,8 @@ static int read_one(const json_t *row, size_t index, struct plan *plan, struct s
     return 0;
 }
 
-int volumes_read(const json_t *list, struct sandbox *sandbox, struct plan *plan, struct sandbox_volume **out,
-                 size_t *count, struct hc_err *err)
+int sandbox_volumes_read(const json_t *list, struct sandbox *sandbox, struct plan *plan, struct sandbox_volume **out,
+                         size_t *count, struct hc_err *err)
 {
     *out = NULL;
     *count = 0;
@@ -123,7 +123,7 @@ int volumes_read(const json_t *list, struct sandbox *sandbox, struct plan *plan,
 
 /* ---- opening ---- */
 
-void volumes_forget(struct sandbox *sandbox)
+void sandbox_volumes_forget(struct sandbox *sandbox)
 {
     const struct sandboxes_events *events = &sandbox->all->events;
     for (size_t i = 0; i < sandbox->volume_count; i++) {
@@ -133,7 +133,7 @@ void volumes_forget(struct sandbox *sandbox)
     }
 }
 
-int volumes_open(struct sandbox *sandbox, struct hc_err *err)
+int sandbox_volumes_open(struct sandbox *sandbox, struct hc_err *err)
 {
     const struct sandboxes_events *events = &sandbox->all->events;
     sandbox->file_size = 0;
@@ -142,7 +142,7 @@ int volumes_open(struct sandbox *sandbox, struct hc_err *err)
         int result = events->open_volume ? events->open_volume(events->data, sandbox->tenant, volume->name, volume, err)
                                          : hc_fail(err, HC_CLASS_HOST, EOPNOTSUPP, "there are no volumes here");
         if (result < 0) {
-            volumes_forget(sandbox);
+            sandbox_volumes_forget(sandbox);
             return result;
         }
         volume->waits = true;
@@ -157,7 +157,7 @@ void sandbox_volume_opened(struct sandbox_volume *volume, uint32_t host, uint64_
     if (err) {
         struct hc_err why = *err;
         hc_err_field(&why, "volumes");
-        volumes_forget(sandbox);
+        sandbox_volumes_forget(sandbox);
         sandbox_begun(sandbox, &why);
         return;
     }
@@ -184,7 +184,7 @@ bool sandbox_has_volume(const struct sandbox *sandbox, const char *tenant, const
     return false;
 }
 
-json_t *volumes_json(const struct sandbox *sandbox)
+json_t *sandbox_volumes_json(const struct sandbox *sandbox)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < sandbox->volume_count; i++) {

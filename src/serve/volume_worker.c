@@ -128,8 +128,8 @@ static int try_mount(void *plan, struct hc_err *err)
     hc_cleanup_fd int root = device < 0 ? -1 : volume_device_mount(path, err);
     if (root < 0)
         return -err->code;
-    if (fchownat(root, ".", CUSTODY_STORED_UID, CUSTODY_STORED_UID, 0) < 0 || fchmodat(root, ".", 0755, 0) < 0 ||
-        (unlinkat(root, "lost+found", AT_REMOVEDIR) < 0 && errno != ENOENT))
+    if (fchmodat(root, ".", 0755, 0) < 0 || (unlinkat(root, "lost+found", AT_REMOVEDIR) < 0 && errno != ENOENT) ||
+        fchownat(root, ".", CUSTODY_STORED_UID, CUSTODY_STORED_UID, 0) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "giving it to the guests");
     if (custody_map(worker->custody, root, 0, err) < 0) {
         hc_err_field(err, "volumes");

@@ -16,6 +16,7 @@ import time
 import pytest
 
 from cells import HOTCELL, SLOW
+from openapi import Contract
 from server import Server, server, start_server  # noqa: F401
 
 MIB = 1 << 20
@@ -126,6 +127,41 @@ def test_a_volume_is_made_listed_and_removed(server):
     remove(server, "first")
     assert "first" not in volumes(server)
     assert server.delete("/v1/volumes/first").status == 404
+
+
+@needs_volumes
+def test_answers_are_as_described(server):
+    contract = Contract(server.get("/openapi.json").json)
+    contract.check("POST", "/v1/volumes", server.post("/v1/volumes", {"name": "told", "size": 20 * MIB}))
+    for wrong in ({"name": "told", "size": "16m"}, {"name": "told"}, {"name": "x", "size": "99999g"}, {"other": 1}):
+        contract.check("POST", "/v1/volumes", server.post("/v1/volumes", wrong))
+    contract.check("POST", "/v1/volumes", server.post("/v1/volumes", b"name=told", headers={"Content-Type": "text/plain"}))
+    made = contract.check("POST", "/v1/sandboxes", server.post("/v1/sandboxes", {"volumes": at("told")}))
+    contract.check("POST", "/v1/sandboxes", server.post("/v1/sandboxes", {"volumes": at("nothing")}))
+    contract.check("GET", "/v1/volumes", server.get("/v1/volumes"))
+    contract.check("GET", "/v1/volumes", server.get("/v1/volumes", unix=True))
+    contract.check("GET", "/v1/stats", server.get("/v1/stats"))
+    contract.check("DELETE", "/v1/volumes/{name}", server.delete("/v1/volumes/told"))
+    server.delete(f"/v1/sandboxes/{made.json['id']}")
+    assert contract.check("DELETE", "/v1/volumes/{name}", server.delete("/v1/volumes/told")).status == 204
+    assert contract.check("DELETE", "/v1/volumes/{name}", server.delete("/v1/volumes/told")).status == 404
+
+
+@needs_volumes
+def test_the_command_line(server):
+    def hotcell(*words):
+        return subprocess.run([HOTCELL, *words, "--server", f"unix:{server.unix}"], capture_output=True, text=True, timeout=60)
+
+    assert hotcell("volume", "create", "typed", "--size", "32m").returncode == 0
+    listed = hotcell("volume", "list")
+    assert "typed" in listed.stdout and "32" in listed.stdout, listed
+    made = hotcell("sandbox", "create", "--volume", "typed:/cache")
+    assert made.returncode == 0, made
+    held = hotcell("volume", "remove", "typed")
+    assert held.returncode != 0 and "typed" in held.stderr, held
+    assert hotcell("sandbox", "rm", made.stdout.split()[0]).returncode == 0
+    removed = hotcell("volume", "remove", "typed")
+    assert removed.returncode == 0, removed
 
 
 @needs_volumes
