@@ -7,36 +7,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUESTIONS_MAX = 256 };
+/* More than IN_FLIGHT wait here: the answers to those must fit into the socket, where the keeper does not wait. */
+enum { QUESTIONS_MAX = 1024, IN_FLIGHT = 32 };
 
 struct volume_question {
     struct volume_question *next;
-    uint64_t id;
+    struct serve_volume volume;
+    bool sent;
     void *data;
     volume_answer_fn answered; /* NULL: nobody waits */
 };
+
+/* The oldest first. -EAGAIN: one that has to go now could not. */
+static int send_some(struct gateway *gateway)
+{
+    size_t count = 0;
+    for (struct volume_question *question = gateway->volume_questions; question != NULL; question = question->next) {
+        struct serve_message message = {.protocol = SERVE_PROTOCOL, .type = SERVE_VOLUME, .volume = question->volume};
+        if (count++ == IN_FLIGHT)
+            break;
+        if (question->sent)
+            continue;
+        int result = hc_try_send_fds(SERVE_CONTROL_FD, &message, sizeof message, NULL, 0);
+        if (result < 0)
+            return result;
+        question->sent = true;
+    }
+    return 0;
+}
 
 int volume_ask(struct gateway *gateway, enum serve_volume_act act, const struct serve_volume_facts *facts,
                volume_answer_fn answered, void *data, struct hc_err *err)
 {
     size_t count = 0;
-    for (const struct volume_question *other = gateway->volume_questions; other != NULL; other = other->next)
+    struct volume_question **last = &gateway->volume_questions;
+    for (; *last != NULL; last = &(*last)->next)
         count++;
     struct volume_question *question = count < QUESTIONS_MAX ? calloc(1, sizeof *question) : NULL;
     if (question == NULL)
         return hc_fail(err, HC_CLASS_HOST, EAGAIN, "too many volumes are asked for at once");
-    *question = (struct volume_question){.id = ++gateway->volume_next, .data = data, .answered = answered};
-    struct serve_message message = {
-        .protocol = SERVE_PROTOCOL, .type = SERVE_VOLUME, .volume = {.id = question->id, .act = act, .facts = *facts}};
-    int result = hc_try_send_fds(SERVE_CONTROL_FD, &message, sizeof message, NULL, 0);
-    if (result < 0) {
-        free(question);
-        hc_fail(err, HC_CLASS_HOST, EAGAIN, "the server is busy with other volumes");
-        return hc_err_remedy(err, "try again in a second");
-    }
-    question->next = gateway->volume_questions;
-    gateway->volume_questions = question;
-    return 0;
+    *question = (struct volume_question){
+        .volume = {.id = ++gateway->volume_next, .act = act, .facts = *facts}, .data = data, .answered = answered};
+    *last = question;
+    if (send_some(gateway) == 0 || count > 0) /* the next answer sends it */
+        return 0;
+    *last = NULL;
+    free(question);
+    hc_fail(err, HC_CLASS_HOST, EAGAIN, "the server is busy with other things");
+    return hc_err_remedy(err, "try again in a second");
 }
 
 void volume_unask(struct gateway *gateway, const void *data)
@@ -58,9 +76,10 @@ void volume_answered(struct gateway *gateway, const struct serve_message *messag
     gateway->volume_count = message->volume_count;
     gateway->volume_bytes = message->volume_bytes;
     for (struct volume_question **at = &gateway->volume_questions; *at != NULL; at = &(*at)->next)
-        if ((*at)->id == message->volume.id) {
+        if ((*at)->volume.id == message->volume.id) {
             struct volume_question *question = *at;
             *at = question->next;
+            (void)send_some(gateway);
             tell(question, &message->volume, fd, &message->err);
             return;
         }

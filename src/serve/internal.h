@@ -138,7 +138,7 @@ struct volumes {
 void volumes_open(struct keeper_server *server); /* before a gateway is started */
 void volumes_close(struct keeper_server *server);
 void volumes_ask(struct keeper_server *server, const struct serve_volume *volume); /* what the gateway asks */
-int volumes_mount(void *server, uint32_t number, struct hc_err *err);              /* struct custody's `volume` */
+int volumes_mount(void *data, uint32_t number, struct hc_err *err); /* struct custody's `volume`; of the server */
 
 /* serve.c: everything that the keeper of a server has */
 struct keeper_server {

@@ -43,4 +43,24 @@ int volume_device_mount(const char *path, struct hc_err *err);
 int volume_worker_start(const struct custody *custody, int image, bool make, pid_t *pid, int *pidfd, int *report,
                         struct hc_err *err);
 
+/* ---- volumes.c ---- */
+
+struct volume_device { /* one that is attached */
+    struct volume_device *next;
+    char tenant[64], name[VOLUME_NAME_SIZE];
+    char path[DEVICE_PATH_SIZE];
+    uint32_t number;
+    uint64_t size, claimed; /* when somebody last asked for it */
+    int fd;
+};
+/* The one of this volume; NULL: it is not attached. */
+struct volume_device *volume_find_device(const struct volumes *volumes, const struct serve_volume_facts *facts);
+/* The answer to a question of that gateway's; `fd` stays the caller's. Nobody is told if that one is gone. */
+void volume_tell(struct keeper_server *server, const struct serve_volume *volume, uint32_t gateway,
+                 const struct hc_err *err, int fd);
+
+/* ---- volume_list.c ---- */
+
+void volume_list(struct keeper_server *server, const struct serve_volume *volume); /* answers SERVE_VOLUME_LIST */
+
 #endif

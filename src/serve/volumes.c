@@ -21,23 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 
-enum { TASKS_MAX = 256, WORKERS_MAX = 4, LIST_MAX = 65536, SMALLEST = 16 << 20 };
+enum { TASKS_MAX = 256, WORKERS_MAX = 4, SMALLEST = 16 << 20 };
 #define RETRY_US (50000ULL)
 #define BUSY_US (5 * 1000000ULL)   /* what is still going is waited for */
 #define LOOK_US (5 * 1000000ULL)   /* how often the unused are looked for */
 #define CLAIM_US (30 * 1000000ULL) /* between the opening and the cell */
-
-struct volume_device { /* one that is attached */
-    struct volume_device *next;
-    char tenant[64], name[VOLUME_NAME_SIZE];
-    char path[DEVICE_PATH_SIZE];
-    uint32_t number;
-    uint64_t size, claimed; /* when somebody last asked for it */
-    int fd;
-};
 
 struct volume_task { /* a question that is not answered yet */
     struct volume_task *next;
@@ -58,15 +48,15 @@ static bool same(const struct serve_volume_facts *a, const char *tenant, const c
     return strcmp(a->tenant, tenant) == 0 && strcmp(a->name, name) == 0;
 }
 
-static struct volume_device *find_device(const struct volumes *volumes, const struct serve_volume_facts *facts)
+/* ---- devices ---- */
+
+struct volume_device *volume_find_device(const struct volumes *volumes, const struct serve_volume_facts *facts)
 {
     struct volume_device *device = volumes->devices;
     while (device && !same(facts, device->tenant, device->name))
         device = device->next;
     return device;
 }
-
-/* ---- devices ---- */
 
 static void drop_device(struct volumes *volumes, struct volume_device *device)
 {
@@ -156,8 +146,8 @@ static void task_free(struct volume_task *task)
 }
 
 /* Nobody waits for an answer that a gateway was owed that is gone. */
-static void answer(struct keeper_server *server, const struct serve_volume *volume, uint32_t gateway,
-                   const struct hc_err *err, int fd)
+void volume_tell(struct keeper_server *server, const struct serve_volume *volume, uint32_t gateway,
+                 const struct hc_err *err, int fd)
 {
     struct serve_message message = {.protocol = SERVE_PROTOCOL,
                                     .type = SERVE_VOLUME,
@@ -178,7 +168,7 @@ static void finish(struct volume_task *task, const struct hc_err *err)
     uint32_t gateway = task->gateway;
     task_free(task);
     count_all(&server->volumes);
-    answer(server, &volume, gateway, err, -1);
+    volume_tell(server, &volume, gateway, err, -1);
 }
 
 /* ---- making ---- */
@@ -279,7 +269,7 @@ static void give(struct volume_task *task, struct volume_device *device)
 static int open_one(struct volume_task *task, struct hc_err *err)
 {
     struct volumes *volumes = &task->server->volumes;
-    struct volume_device *device = find_device(volumes, &task->volume.facts);
+    struct volume_device *device = volume_find_device(volumes, &task->volume.facts);
     if (device) {
         give(task, device);
         return STEP_DONE;
@@ -325,7 +315,7 @@ static int remove_one(struct volume_task *task, struct hc_err *err)
 {
     struct volumes *volumes = &task->server->volumes;
     const struct serve_volume_facts *facts = &task->volume.facts;
-    struct volume_device *device = find_device(volumes, facts);
+    struct volume_device *device = volume_find_device(volumes, facts);
     if (device && volume_device_busy(device->path))
         return STEP_WAITS;
     if (device)
@@ -433,62 +423,6 @@ static void run_tasks(struct keeper_server *server)
     }
 }
 
-/* ---- listing ---- */
-
-struct listing {
-    const struct keeper_server *server;
-    struct serve_volume_facts *item;
-    size_t count;
-    bool failed;
-};
-
-/* One that is mounted is asked itself: what its image says is from before. */
-static void look_at(const struct keeper_server *server, struct serve_volume_facts *facts)
-{
-    hc_cleanup_fd int image = volume_image_open(server->volumes.folder, facts, NULL);
-    if (image < 0 || volume_image_facts(image, facts) < 0)
-        return;
-    const struct volume_device *device = find_device(&server->volumes, facts);
-    struct hc_err err = {0};
-    struct statvfs now;
-    hc_cleanup_fd int mount = device && volume_device_busy(device->path) ? volume_device_mount(device->path, &err) : -1;
-    if (mount >= 0 && fstatvfs(mount, &now) == 0)
-        facts->used = (uint64_t)(now.f_blocks - now.f_bfree) * now.f_frsize;
-}
-
-static void list_one(void *data, const struct serve_volume_facts *facts, bool made)
-{
-    struct listing *listing = data;
-    if (!made || listing->failed || listing->count == LIST_MAX)
-        return;
-    size_t used = listing->count + 1;
-    if (listing->count == 0 || (used & (used - 1)) == 0) {
-        struct serve_volume_facts *item = reallocarray(listing->item, used * 2, sizeof *item);
-        listing->failed = item == NULL;
-        if (!item)
-            return;
-        listing->item = item;
-    }
-    listing->item[listing->count] = *facts;
-    look_at(listing->server, &listing->item[listing->count++]);
-}
-
-static void list(struct keeper_server *server, const struct serve_volume *volume)
-{
-    struct listing listing = {.server = server};
-    struct hc_err err = {0};
-    int result = volume_images_each(server->volumes.folder, volume->facts.tenant, list_one, &listing);
-    if (listing.failed)
-        result = -ENOMEM;
-    hc_cleanup_fd int fd = result < 0 ? result
-                                      : hc_memfd_sealed("hotcell-volumes", listing.item ? (void *)listing.item : "",
-                                                        listing.count * sizeof *listing.item);
-    if (fd < 0)
-        hc_fail_errno(&err, HC_CLASS_HOST, -fd, "listing volumes");
-    free(listing.item);
-    answer(server, volume, server->restarts, &err, fd);
-}
-
 /* ---- what the gateway asks ---- */
 
 static int check(const struct keeper_server *server, const struct serve_volume *volume, struct hc_err *err)
@@ -515,13 +449,13 @@ void volumes_ask(struct keeper_server *server, const struct serve_volume *volume
     struct hc_err err = {0};
     int result = check(server, volume, &err);
     if (result == 0 && volume->act == SERVE_VOLUME_LIST) {
-        list(server, volume);
+        volume_list(server, volume);
         return;
     }
     struct volume_task *task = result == 0 ? calloc(1, sizeof *task) : NULL;
     if (!task) {
         hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
-        answer(server, volume, server->restarts, &err, -1);
+        volume_tell(server, volume, server->restarts, &err, -1);
         return;
     }
     *task = (struct volume_task){
