@@ -43,8 +43,8 @@ int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mount
     for (uint32_t i = 0; i < spec->mount_count; i++) {
         const struct cell_mount *mount = &mounts[i];
         if (!terminated(mount->path, sizeof mount->path) || !clean_absolute(mount->path) ||
-            mount->host >= CELL_MAX_HOSTS || !terminated(mount->below, sizeof mount->below) ||
-            (mount->below[0] && !clean_relative(mount->below)))
+            (mount->host >= CELL_MAX_HOSTS && mount->host < CELL_FIRST_VOLUME) ||
+            !terminated(mount->below, sizeof mount->below) || (mount->below[0] && !clean_relative(mount->below)))
             return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "cell: mount %u is not well-formed", i);
     }
     return 0;

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 enum { CELL_MAX_MOUNTS = 16, CELL_MAX_HOSTS = 16 };
+/* From here on the number of a mount is not one of the keeper's host folders but of a volume that it has opened. */
+enum { CELL_FIRST_VOLUME = 0x10000 };
 
 enum cell_flags {
     CELL_WRITABLE_ROOT = 1 << 0, /* a private writable layer over the image, still in memory and limited */

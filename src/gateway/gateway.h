@@ -45,7 +45,10 @@ struct gateway {
     int workspace_host;          /* which of the warden's host folders is the shared /workspace of /execute; -1: none */
     uint64_t started_at;         /* CLOCK_MONOTONIC µs */
     int64_t started_time;        /* µs since the epoch */
-    bool warden_silent;          /* it does not answer the keeper: it may hang */
+    struct volume_question *volume_questions; /* volumes.h: what the keeper has not answered yet */
+    uint64_t volume_next;                     /* number of the next one, less 1 */
+    uint64_t volume_count, volume_bytes;      /* all volumes of the server, and their sizes, as the keeper told last */
+    bool warden_silent;                       /* it does not answer the keeper: it may hang */
     bool draining;
 };
 
@@ -196,6 +199,10 @@ void handle_archive_put(struct gateway *gateway, struct http_request *request, c
 void handle_terminal(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_terminal_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_terminal_delete(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+/* routes_volumes.c */
+void handle_volume_create(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_volume_list(struct gateway *gateway, struct http_request *request, const struct route_match *match);
+void handle_volume_remove(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 /* routes_preview.c */
 void handle_preview(struct gateway *gateway, struct http_request *request, const struct route_match *match);
 void handle_preview_link(struct gateway *gateway, struct http_request *request, const struct route_match *match);

@@ -14,6 +14,7 @@
 #include "gateway/sandboxes.h"
 #include "gateway/seal.h"
 #include "gateway/tenants.h"
+#include "gateway/volumes.h"
 #include "run/isolation.h"
 #include "serve/proto.h"
 #include <arpa/inet.h>
@@ -293,6 +294,8 @@ static void on_control(struct hc_loop *loop, int fd, uint32_t events, void *data
         begin_drain(service);
     } else if (message.type == SERVE_PING) {
         tell_keeper(SERVE_PING, NULL);
+    } else if (message.type == SERVE_VOLUME) {
+        volume_answered(&service->gateway, &message, count == 1 ? fds[0] : -1);
     } else if (message.type == SERVE_SILENT) {
         service->gateway.warden_silent = message.silent;
         if (!message.silent)
@@ -416,6 +419,8 @@ static int open_parts(struct service *service, const struct gifts *gifts, struct
         return result;
     hc_log_configure(gateway->config->server.log_level, gateway->config->server.log_format);
     gateway->workspace_host = gifts->message.workspace_host;
+    gateway->volume_count = gifts->message.volume_count;
+    gateway->volume_bytes = gifts->message.volume_bytes;
     gateway->loop = hc_loop_new();
     if (!gateway->loop || metrics_new(&gateway->metrics) < 0)
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
@@ -490,6 +495,7 @@ static void finish(struct service *service)
     if (gateway->http)
         http_server_free(gateway->http);
     sandboxes_free(HC_TAKE_PTR(gateway->sandboxes));
+    volume_end(gateway);
     if (gateway->link)
         link_free(HC_TAKE_PTR(gateway->link)); /* what ends now must not find it */
     if (gateway->audit && service->ready)

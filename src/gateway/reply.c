@@ -107,11 +107,13 @@ static const struct mapping MAPPINGS[] = {
     {EACCES, HC_CLASS_REQUEST, "-", 403, "forbidden", 0},
     {ENOENT, HC_CLASS_REQUEST, "-", 404, "not_found", 0},
     {EEXIST, HC_CLASS_REQUEST, "-", 409, "conflict", 0},
-    {EBUSY, HC_CLASS_REQUEST, "-", 409, "conflict", 0},
+    {EBUSY, HC_CLASS_REQUEST, "", 409, "conflict", 0},
+    {ENOENT, HC_CLASS_REQUEST, "volumes", 404, "not_found", 0},
     {E2BIG, HC_CLASS_REQUEST, "", 413, "too_large", 0},
     {EFBIG, HC_CLASS_REQUEST, "", 413, "too_large", 0},
     /* Not installed: asking again does not help, so it is no 503. */
     {ENOENT, HC_CLASS_HOST, "language", 400, "language_unavailable", 0},
+    {EOPNOTSUPP, HC_CLASS_HOST, "volumes", 400, "volumes_unavailable", 0},
 };
 
 static bool fits(const struct mapping *row, const struct hc_err *err)

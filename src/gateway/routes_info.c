@@ -226,15 +226,16 @@ void handle_stats(struct gateway *gateway, struct http_request *request, const s
     struct runs_counts counts;
     runs_counts(gateway->runs, &counts);
     hc_cleanup_json json_t *object = json_pack(
-        "{s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:{s:o, s:o, s:o}, s:o}", "version",
-        HC_VERSION, "started_at", time_json(gateway->started_time), "uptime_ms",
+        "{s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:I, s:I}, s:{s:o, s:o, s:o}, s:o, s:{s:I, s:I}}",
+        "version", HC_VERSION, "started_at", time_json(gateway->started_time), "uptime_ms",
         milliseconds(hc_now() - gateway->started_at), "draining", gateway->draining, "isolation",
         isolation_json(gateway), "runs", runs_json(gateway, &counts), "pool", pool_json(&gateway->pool), "latencies",
         latencies_json(gateway), "http", http_json(gateway), "process", "resident_bytes",
         (json_int_t)metrics_resident(gateway->metrics), "open_files", (json_int_t)metrics_open_files(gateway->metrics),
         "max_files", (json_int_t)metrics_max_files(gateway->metrics), "result_bytes", (json_int_t)gateway->results.used,
         "limits", "defaults", limits_json(config, false), "ceilings", limits_json(config, true), "server",
-        server_limits_json(&config->server, &counts), "history", history_json(gateway, &visit->caller));
+        server_limits_json(&config->server, &counts), "history", history_json(gateway, &visit->caller), "volumes",
+        "count", (json_int_t)gateway->volume_count, "size", (json_int_t)gateway->volume_bytes);
     reply_made(request, 200, object != NULL ? hc_json_write(object, false) : NULL);
 }
 

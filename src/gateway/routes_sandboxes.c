@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "gateway/run_internal.h"
 #include "gateway/sandboxes.h"
+#include "gateway/volumes.h"
 #include "run/isolation.h"
 #include "sandbox/errand.h"
 #include <errno.h>
@@ -456,6 +457,7 @@ static void on_changed(void *data, const struct sandbox *sandbox, const char *ev
 int gateway_sandboxes_new(struct gateway *gateway, struct hc_err *err)
 {
     struct sandboxes_events events = {.data = gateway, .changed = on_changed};
+    volumes_for_sandboxes(&events);
     gateway->sandboxes = sandboxes_new(gateway->loop, &events);
     if (gateway->sandboxes == NULL)
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");

@@ -62,6 +62,20 @@ static inline int hc_mount_setattr(int dir, const char *path, unsigned flags, co
 {
     return (int)syscall(442 /* mount_setattr */, dir, path, flags, attr, sizeof *attr);
 }
+/* A file system as a mount that is attached nowhere, by the calls of fsopen(2), fsconfig(2) and fsmount(2). */
+enum hc_fsconfig { HC_FSCONFIG_SET_FLAG = 0, HC_FSCONFIG_SET_STRING = 1, HC_FSCONFIG_CMD_CREATE = 6 };
+static inline int hc_fsopen(const char *type)
+{
+    return (int)syscall(430 /* fsopen */, type, 1 /* FSOPEN_CLOEXEC */);
+}
+static inline int hc_fsconfig(int fs, enum hc_fsconfig command, const char *key, const char *value)
+{
+    return (int)syscall(431 /* fsconfig */, fs, command, key, value, 0);
+}
+static inline int hc_fsmount(int fs, unsigned attributes)
+{
+    return (int)syscall(432 /* fsmount */, fs, 1 /* FSMOUNT_CLOEXEC */, attributes);
+}
 /* Nothing above `dir`, no symlink on the way, no other mount. */
 static inline int hc_open_beneath(int dir, const char *path, uint64_t flags)
 {

@@ -75,8 +75,15 @@ struct mcp_config {
     size_t count;
 };
 
+/* Folders that outlive sandboxes: [volumes]. */
+struct volumes_config {
+    uint64_t max_size, max_total; /* bytes */
+    uint64_t max_per_tenant;
+};
+
 struct config {
     struct sandboxes_config sandboxes;
+    struct volumes_config volumes;
     struct limits defaults, ceilings; /* [limits], [ceilings] */
     char *image, *work_dir;           /* [sandbox] image = "host", work_dir = "/workspace" */
     bool use_sandbox; /* [sandbox]; false is accepted for the seeds' sake and changes nothing: every run is in a cell */

@@ -14,6 +14,7 @@ struct box {
     struct box_job *jobs;
     struct box_answer *asked, **last;
     uint64_t next_job;
+    uint64_t file_size; /* of what its jobs write, at least; 0: as each job's limits say */
     bool destroyed;
 };
 
@@ -241,9 +242,16 @@ void box_drop(struct box *box)
 
 /* ---- jobs ---- */
 
+void box_allow_files(struct box *box, uint64_t size)
+{
+    box->file_size = size;
+}
+
 int box_start(struct box *box, struct box_job *job, const struct job_spec *spec, const int *fds, size_t count)
 {
     struct warden_message message = {.type = WARDEN_JOB_START, .job = box->next_job, .job_spec = *spec};
+    if (message.job_spec.limits.file_size < box->file_size)
+        message.job_spec.limits.file_size = box->file_size;
     int result = send(box, &message, fds, count);
     if (result < 0)
         return result;

@@ -42,6 +42,8 @@ void box_destroy(struct box *box); /* `gone` follows */
 /* The link is there no more, and nobody is told: at the end of the program. */
 void box_drop(struct box *box);
 
+/* Its jobs may write files of that size, whatever their own limits say: in a volume the limit is the volume's. */
+void box_allow_files(struct box *box, uint64_t size);
 int box_start(struct box *box, struct box_job *job, const struct job_spec *spec, const int *fds, size_t count);
 void box_kill(struct box_job *job, enum job_end reason); /* with all its descendants; `ended` follows */
 void box_signal(struct box *box, uint64_t job, int number);

@@ -93,6 +93,7 @@ json_t *sandbox_json(const struct sandbox *sandbox)
         {"limits", limits_of(sandbox)},
         {"env", env_of(sandbox)},
         {"mounts", mounts_of(sandbox)},
+        {"volumes", sandbox_volumes_json(sandbox)},
         {"idle_timeout", seconds_of(sandbox->idle_timeout)},
         {"max_lifetime", seconds_of(sandbox->max_lifetime)},
         {"recover", json_boolean(sandbox->recover)},

@@ -26,7 +26,16 @@ void sandboxes_remove(struct sandbox *sandbox); /* and frees it */
 void recover_later(struct sandbox *sandbox);   /* it was used: its files are packed soon, if it is one that recovers */
 void recover_release(struct sandbox *sandbox); /* it goes */
 
+/* volumes.c */
+/* The volumes of an order become mounts of the plan. *out is malloc'ed, or NULL where there are none. */
+int sandbox_volumes_read(const json_t *list, struct sandbox *sandbox, struct plan *plan, struct sandbox_volume **out,
+                         size_t *count, struct hc_err *err);
+int sandbox_volumes_open(struct sandbox *sandbox, struct hc_err *err); /* sandbox_begun follows, from the loop */
+void sandbox_volumes_forget(struct sandbox *sandbox);                  /* or does not follow any more */
+json_t *sandbox_volumes_json(const struct sandbox *sandbox);
+
 /* sandbox.c */
+void sandbox_begun(struct sandbox *sandbox, const struct hc_err *err); /* its volumes are open, or err */
 void sandbox_free(struct sandbox *sandbox);
 void sandbox_tell(const struct sandbox *sandbox, const char *event, const char *why);
 const struct box_events *sandbox_events(struct sandbox *sandbox, struct box_events *events);

@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "base/size.h"
+#include "sandbox/internal.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static int check_fields(json_t *order, struct hc_err *err)
         hc_fail(err, HC_CLASS_REQUEST, EINVAL, "unknown field \"%.64s\"", key);
         hc_err_field(err, "%.60s", key);
         return hc_err_remedy(err, "a sandbox takes limits, env, files, read_only, mounts, network, image, metadata, "
-                                  "idle_timeout, max_lifetime and recover");
+                                  "volumes, idle_timeout, max_lifetime and recover");
     }
     return 0;
 }
@@ -104,7 +105,7 @@ struct times {
 };
 
 static int read_order(const struct config *config, const char *text, size_t length, struct request *request,
-                      struct times *times, struct hc_err *err)
+                      struct times *times, json_t **volumes, struct hc_err *err)
 {
     hc_cleanup_json json_t *order = NULL;
     const struct sandboxes_config *settings = &config->sandboxes;
@@ -119,6 +120,8 @@ static int read_order(const struct config *config, const char *text, size_t leng
             read_time(order, "max_lifetime", settings->max_lifetime, settings->longest_lifetime, &times->life, err);
     if (result == 0)
         result = read_flag(order, "recover", &times->recover, err);
+    *volumes = json_incref(json_object_get(order, "volumes"));
+    json_object_del(order, "volumes");
     if (result == 0)
         result = check_fields(order, err);
     return result < 0 ? result : read_rest(request, order, err);
@@ -129,11 +132,16 @@ int order_read(struct sandbox *sandbox, const struct config *config, const char 
 {
     struct times times = {0};
     struct plan plan;
+    struct sandbox_volume *volumes = NULL;
+    size_t volume_count = 0;
+    hc_cleanup_json json_t *list = NULL;
     struct request *request = request_new();
-    int result = request ? read_order(config, text, length, request, &times, err)
+    int result = request ? read_order(config, text, length, request, &times, &list, err)
                          : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (result == 0)
         result = plan_make(config, request, &plan, err);
+    if (result == 0 && (result = sandbox_volumes_read(list, sandbox, &plan, &volumes, &volume_count, err)) < 0)
+        plan_release(&plan);
     if (result < 0) {
         request_free(request);
         return result;
@@ -141,6 +149,10 @@ int order_read(struct sandbox *sandbox, const struct config *config, const char 
     if (sandbox->request)
         plan_release(&sandbox->plan);
     request_free(sandbox->request);
+    sandbox_volumes_forget(sandbox);
+    free(sandbox->volumes);
+    sandbox->volumes = volumes;
+    sandbox->volume_count = volume_count;
     sandbox->request = request;
     sandbox->plan = plan;
     sandbox->limits = plan.stages[0].limits;

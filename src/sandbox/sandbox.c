@@ -123,9 +123,10 @@ static json_t *state_of(const struct sandbox *sandbox)
         json_object_set_new(saved, "created_at", json_integer(fixture->created_at));
         json_array_append_new(list, saved);
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant, "secret",
-                     sandbox->secret, "order", sandbox->order, "created_at", (json_int_t)sandbox->created_at, "used_at",
-                     (json_int_t)sandbox->used_at, "recovered", (json_int_t)sandbox->recovered, "fixtures", list);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant,
+                     "secret", sandbox->secret, "order", sandbox->order, "created_at", (json_int_t)sandbox->created_at,
+                     "used_at", (json_int_t)sandbox->used_at, "recovered", (json_int_t)sandbox->recovered, "file_size",
+                     (json_int_t)sandbox->file_size, "fixtures", list);
 }
 
 void sandbox_save(struct sandbox *sandbox)
@@ -228,6 +229,8 @@ void sandbox_free(struct sandbox *sandbox)
     while (sandbox->fixtures)
         fixture_remove(sandbox->fixtures);
     recover_release(sandbox);
+    sandbox_volumes_forget(sandbox);
+    free(sandbox->volumes);
     if (sandbox->box)
         box_drop(sandbox->box);
     if (sandbox->request)
@@ -274,11 +277,27 @@ static int begin(struct sandbox *sandbox, struct hc_err *err)
     int result = all->link && all->listed ? box_new(all->link, &sandbox->plan.cell, sandbox->plan.mounts, &limits,
                                                     all->required, sandbox_events(sandbox, &events), &sandbox->box)
                                           : -EAGAIN;
-    if (result == 0)
+    if (result == 0) {
+        box_allow_files(sandbox->box, sandbox->file_size);
         return 0;
+    }
     hc_fail(err, HC_CLASS_HOST, EAGAIN, "the sandbox cannot be made now: %s",
             result == -EAGAIN || result == -EPIPE ? "the server is starting" : strerror(-result));
     return hc_err_remedy(err, "try again in a second");
+}
+
+void sandbox_begun(struct sandbox *sandbox, const struct hc_err *err)
+{
+    struct hc_err failure = {0};
+    if (!err && begin(sandbox, &failure) == 0)
+        return;
+    on_box_gone(sandbox, err ? err : &failure);
+}
+
+/* With its volumes first, if it has some. */
+static int begin_all(struct sandbox *sandbox, struct hc_err *err)
+{
+    return sandbox->volume_count ? sandbox_volumes_open(sandbox, err) : begin(sandbox, err);
 }
 
 static int check_count(const struct sandboxes *all, const char *tenant, struct hc_err *err)
@@ -306,7 +325,7 @@ int sandbox_create(struct sandboxes *all, const char *tenant, const char *order,
     result = sandbox->order ? order_read(sandbox, all->config, order, length, err)
                             : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (result == 0)
-        result = begin(sandbox, err);
+        result = begin_all(sandbox, err);
     if (result < 0) {
         sandbox_free(sandbox);
         return result;
@@ -325,7 +344,7 @@ int sandbox_recover(struct sandbox *sandbox,
     /* Read again: the memory file of its first files is where it was, but policy may have changed. */
     int result = order_read(sandbox, sandbox->all->config, sandbox->order, strlen(sandbox->order), err);
     if (result == 0)
-        result = begin(sandbox, err);
+        result = begin_all(sandbox, err);
     if (result < 0)
         return result;
     sandbox->recovered++;
@@ -351,6 +370,11 @@ void sandbox_delete(struct sandbox *sandbox, const char *event, const char *why)
     bool failed = !sandbox->box;
     sandbox->state = SANDBOX_STOPPING;
     sandbox_tell(sandbox, event, why);
+    if (failed && sandbox->created) { /* its volumes were still being opened */
+        struct hc_err err = {0};
+        hc_fail(&err, HC_CLASS_HOST, EAGAIN, "the sandbox was ended before it was there");
+        told_created(sandbox, &err);
+    }
     if (failed)
         sandboxes_remove(sandbox);
     else

@@ -14,6 +14,7 @@
 
 #include "run/config.h"
 #include "run/plan.h"
+#include "run/volume.h"
 #include "sandbox/box.h"
 #include "text/json.h"
 
@@ -55,6 +56,14 @@ size_t fixture_count(const struct sandbox *sandbox, const char *word);
 
 /* ---- one ---- */
 
+/* A folder that outlives it, by its name. */
+struct sandbox_volume {
+    struct sandbox *sandbox;
+    char name[VOLUME_NAME_SIZE];
+    uint32_t mount; /* which of the plan's mounts it is */
+    bool waits;     /* it is being opened */
+};
+
 struct sandbox {
     struct sandbox *next;
     struct sandboxes *all;
@@ -65,8 +74,11 @@ struct sandbox {
     struct box *box;   /* NULL: it failed, or is not there yet */
     char *order;       /* what it was asked for with, as JSON text */
     struct request *request;
-    struct plan plan;            /* its cell, environment and first files; the one stage has its limits */
-    struct limits limits;        /* of all jobs together; timeout and output: of each */
+    struct plan plan;     /* its cell, environment and first files; the one stage has its limits */
+    struct limits limits; /* of all jobs together; timeout and output: of each */
+    struct sandbox_volume *volumes;
+    size_t volume_count;
+    uint64_t file_size;          /* how large a file may be in the largest of them; 0: they do not matter */
     int64_t created_at, used_at; /* µs since the epoch */
     uint64_t used_clock, created_clock, failed_clock;
     uint64_t idle_timeout, max_lifetime; /* µs; 0: none */
@@ -103,6 +115,8 @@ bool sandbox_idle(const struct sandbox *sandbox);
 int64_t sandbox_expires(const struct sandbox *sandbox);
 /* The object of docs/SANDBOXES.md, without usage and isolation. NULL: out of memory. */
 json_t *sandbox_json(const struct sandbox *sandbox);
+/* It is there, or may be again, and has that volume of its tenant's. */
+bool sandbox_has_volume(const struct sandbox *sandbox, const char *tenant, const char *name);
 /* The environment of a program in it: the cell's, the sandbox's, then `more` (K=V). 0 or -ENOMEM. */
 int sandbox_env(const struct sandbox *sandbox, const struct words *more, struct words *env);
 
@@ -112,7 +126,14 @@ struct sandboxes_events {
     void *data;
     /* event: sandbox_created, _paused, _resumed, _failed, _recovered, _deleted, _expired. why may be NULL. */
     void (*changed)(void *data, const struct sandbox *sandbox, const char *event, const char *why);
+    /* Opens a volume of the tenant's for a cell that is about to be made: sandbox_volume_opened is called, once, from
+     * the loop. 0, or -errno with err. NULL: there are none. */
+    int (*open_volume)(void *data, const char *tenant, const char *name, struct sandbox_volume *volume,
+                       struct hc_err *err);
+    void (*forget_volume)(void *data, struct sandbox_volume *volume); /* it is not to be called any more */
 };
+/* `host`: the number by which the cell can have it; `size`: bytes. err NULL: it is open. */
+void sandbox_volume_opened(struct sandbox_volume *volume, uint32_t host, uint64_t size, const struct hc_err *err);
 
 struct sandboxes *sandboxes_new(struct hc_loop *loop, const struct sandboxes_events *events); /* NULL: no memory */
 void sandboxes_free(struct sandboxes *all);

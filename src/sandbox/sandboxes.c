@@ -167,6 +167,7 @@ static int restore(struct sandbox *sandbox, const json_t *state, struct hc_err *
     snprintf(sandbox->secret, sizeof sandbox->secret, "%s", secret);
     sandbox->created_at = json_integer_value(json_object_get(state, "created_at"));
     sandbox->recovered = (unsigned)json_integer_value(json_object_get(state, "recovered"));
+    sandbox->file_size = (uint64_t)json_integer_value(json_object_get(state, "file_size"));
     int64_t age = sandbox_wall_clock() - sandbox->created_at;
     sandbox->created_clock -= age > 0 && (uint64_t)age < sandbox->created_clock ? (uint64_t)age : 0;
     sandbox->order = strdup(order);
@@ -192,6 +193,7 @@ static void adopt_cell(struct sandboxes *all, const struct warden_message *messa
         sandbox_free(sandbox);
         return;
     }
+    box_allow_files(sandbox->box, sandbox->file_size);
     sandboxes_add(sandbox);
     if (count > 1)
         sandbox->files = HC_TAKE_FD(fds[1]);

@@ -36,6 +36,8 @@ int warden_start(struct keeper_server *server, struct hc_err *err)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a socket");
     custody_init(&server->custody, &server->plan);
     server->custody.service = true;
+    server->custody.volume = volumes_mount;
+    server->custody.volume_data = server;
     server->custody.uids = server->uids;
     server->custody.uids_planned = true;
     warm_files_open(server);
@@ -164,6 +166,8 @@ static int send_setup(struct keeper_server *server, struct hc_err *err)
     message.listener_count = (uint32_t)server->listeners.count;
     message.language_count = (uint32_t)server->languages.count;
     message.workspace_host = server->hosts.workspace;
+    message.volume_count = server->volumes.count;
+    message.volume_bytes = server->volumes.bytes;
     result = hc_send_fds(server->control, &message, sizeof message, fds, count);
     if (result < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, -result, "setting up the gateway");

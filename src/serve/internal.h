@@ -125,6 +125,21 @@ void caches_want(struct keeper_server *server, const char *name);
 void caches_stop(struct keeper_server *server); /* ends the child */
 void caches_close(struct keeper_server *server);
 
+/* volumes.c: folders that outlive sandboxes */
+struct volumes {
+    int folder;                    /* in the state folder; -1: there are none */
+    struct hc_err why;             /* there are none */
+    struct volume_device *devices; /* that are attached */
+    struct volume_task *tasks;     /* what is not answered yet */
+    uint32_t next;                 /* number of a device */
+    struct hc_timer *timer;
+    uint64_t count, bytes; /* all there are, and their sizes */
+};
+void volumes_open(struct keeper_server *server); /* before a gateway is started */
+void volumes_close(struct keeper_server *server);
+void volumes_ask(struct keeper_server *server, const struct serve_volume *volume); /* what the gateway asks */
+int volumes_mount(void *data, uint32_t number, struct hc_err *err); /* struct custody's `volume`; of the server */
+
 /* serve.c: everything that the keeper of a server has */
 struct keeper_server {
     const struct serve_options *options;
@@ -137,6 +152,7 @@ struct keeper_server {
     struct languages *known; /* what is in them */
     struct warm_files warm_files;
     struct caches caches;
+    struct volumes volumes;
     char libexec[PATH_MAX];
     struct uid_plan uids;
     struct keeper_plan plan;

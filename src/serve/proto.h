@@ -6,6 +6,7 @@
 #define HC_SERVE_PROTO_H
 
 #include "base/err.h"
+#include "run/volume.h"
 #include <stdint.h>
 
 enum { SERVE_PROTOCOL = 1, SERVE_CONTROL_FD = 3, SERVE_MAX_LISTENERS = 16, SERVE_MAX_LANGUAGES = 8 };
@@ -29,6 +30,7 @@ enum serve_type {
     SERVE_PING,      /* keeper →: answered alike, so that one that hangs is noticed */
     SERVE_USED,      /* → keeper: language was used for the first time */
     SERVE_SILENT,    /* keeper →: silent says whether the warden leaves its pings unanswered */
+    SERVE_VOLUME,    /* → keeper: volume; answered alike, with err or facts. LIST: fd, a memory file of them */
 };
 
 /*
@@ -42,6 +44,26 @@ struct serve_append {
     int64_t end;
 };
 
+enum serve_volume_act {
+    SERVE_VOLUME_CREATE = 1,
+    SERVE_VOLUME_REMOVE,
+    SERVE_VOLUME_LIST, /* tenant "": everybody's */
+    SERVE_VOLUME_OPEN, /* for a cell that is about to be made: host is the number by which it can have it */
+};
+
+struct serve_volume_facts {
+    char tenant[64], name[VOLUME_NAME_SIZE];
+    uint64_t size, used; /* bytes */
+    int64_t created_at;  /* µs since the epoch */
+};
+
+struct serve_volume {
+    uint64_t id;  /* the gateway's own, by which it knows the answer */
+    uint32_t act; /* enum serve_volume_act */
+    uint32_t host;
+    struct serve_volume_facts facts; /* asked: tenant, name and size */
+};
+
 struct serve_message {
     uint32_t protocol, type;
     uint32_t tls;
@@ -53,6 +75,8 @@ struct serve_message {
     uint32_t silent;
     char language[32];      /* USED: its name */
     int32_t workspace_host; /* which host folder is the shared /workspace; -1: none */
+    struct serve_volume volume;
+    uint64_t volume_count, volume_bytes; /* SETUP, VOLUME: all there are, and their sizes */
     struct hc_err err;
 };
 

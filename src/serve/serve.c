@@ -106,6 +106,8 @@ static void on_control(struct hc_loop *loop, int fd, uint32_t events, void *data
     } else if (message.type == SERVE_USED) {
         message.language[sizeof message.language - 1] = '\0';
         caches_want(server, message.language);
+    } else if (message.type == SERVE_VOLUME) {
+        volumes_ask(server, &message.volume);
     } else if (message.type == SERVE_CONFIG) {
         if (message.err.code)
             hc_log(HC_LOG_ERROR, "the configuration was not taken: %s", message.err.message);
@@ -308,6 +310,7 @@ static int run(struct keeper_server *server, struct hc_err *err)
         result = listeners_open(&server->listeners, server->config, server->options, server->state.socket, err);
     if (result == 0) {
         caches_open(server);
+        volumes_open(server);
         result = warden_start(server, err);
     }
     if (result == 0)
@@ -343,6 +346,7 @@ static void release(struct keeper_server *server)
     languages_free(server->known);
     warm_files_close(&server->warm_files);
     caches_close(server);
+    volumes_close(server);
     state_close(&server->state);
     hc_loop_free(server->loop);
     config_free(server->config);
@@ -358,7 +362,7 @@ int serve(const struct serve_options *options, struct hc_err *err)
                                    .gateway_socket = -1,
                                    .signals = -1,
                                    .on_control = on_control};
-    server.caches.folder = server.caches.pidfd = -1;
+    server.caches.folder = server.caches.pidfd = server.volumes.folder = -1;
     server.uids.lock = server.state.lock = server.state.audit = -1;
     custody_init(&server.custody, &server.plan);
     int result = load_config(options, &server.config, err);

@@ -18,9 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Files that guests leave in the shared workspace belong, on the disk, to nobody who runs anything: one below the
- * ranges that cells get (warden/uids.c). A folder of root's is never shown to guests as their own. */
-enum { STORED_UID = 0x70000000 - 1 };
+/* A folder of root's is never shown to guests as their own. */
+enum { STORED_UID = CUSTODY_STORED_UID };
 
 static int make_folders(const char *path, mode_t mode, struct hc_err *err)
 {

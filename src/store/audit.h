@@ -23,8 +23,8 @@ struct audit;
 
 /* The events, one table in audit_line.c: mount_denied, request_refused, unauthorized, limit_hit, key_created,
  * key_revoked, blocked_call, isolation_weak, server_started, server_stopped, warden_died, gateway_died,
- * config_reloaded, mcp_server_ended, sandbox_created, _paused, _resumed, _failed, _recovered, _deleted and _expired;
- * and torn_line, which is only written here. */
+ * config_reloaded, mcp_server_ended, sandbox_created, _paused, _resumed, _failed, _recovered, _deleted and _expired,
+ * volume_created and _removed; and torn_line, which is only written here. */
 
 /* Takes the fd, also on failure: opened O_RDWR | O_APPEND. Reads the last line to go on from there. A torn last line
  * (power cut, full disk) is ended, and a torn_line entry says its length and hash. -EBADMSG: the file ends with

@@ -16,7 +16,7 @@ static const char *const EVENTS[] = {
     "mount_denied",    "request_refused",   "unauthorized",    "limit_hit",       "key_created",    "key_revoked",
     "blocked_call",    "isolation_weak",    "server_started",  "server_stopped",  "warden_died",    "gateway_died",
     "config_reloaded", "mcp_server_ended",  AUDIT_TORN,        "sandbox_created", "sandbox_paused", "sandbox_resumed",
-    "sandbox_failed",  "sandbox_recovered", "sandbox_deleted", "sandbox_expired",
+    "sandbox_failed",  "sandbox_recovered", "sandbox_deleted", "sandbox_expired", "volume_created", "volume_removed",
 };
 
 bool audit_event_known(const char *event)

@@ -321,6 +321,20 @@ int custody_give_client(struct custody *custody, int socket)
     return hc_send_fds(custody->control[0], &message, sizeof message, &socket, 1);
 }
 
+int custody_map(const struct custody *custody, int tree, uint32_t slot, struct hc_err *err)
+{
+    return hosts_map(tree, CUSTODY_STORED_UID, CUSTODY_STORED_UID, &custody->uids, slot, err);
+}
+
+static int open_volume(const struct custody *custody, const struct warden_message *question, struct hc_err *err)
+{
+    hc_cleanup_fd int tree = custody->volume(custody->volume_data, question->host, err);
+    if (tree < 0)
+        return tree;
+    int result = custody_map(custody, tree, question->slot, err);
+    return result < 0 ? result : HC_TAKE_FD(tree);
+}
+
 int custody_answer(struct custody *custody)
 {
     struct warden_message message;
@@ -333,7 +347,9 @@ int custody_answer(struct custody *custody)
     struct warden_message answer = {.protocol = WARDEN_PROTOCOL, .type = WARDEN_HOST_WANTED};
     const struct image_plan *image = &custody->plan->image;
     hc_cleanup_fd int tree = -1;
-    if (message.host >= image->host_count)
+    if (message.host >= CELL_FIRST_VOLUME && custody->volume)
+        tree = open_volume(custody, &message, &answer.err);
+    else if (message.host >= image->host_count)
         hc_fail(&answer.err, HC_CLASS_OURS, EPROTO, "there is no host folder %u", message.host);
     else
         tree = hosts_open_one(image->host[message.host], image->host_writable[message.host], &custody->uids,

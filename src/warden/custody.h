@@ -20,8 +20,15 @@ struct keeper_plan {
     const char *libexec;          /* the folder of hotcell-warden and hotcell-init */
 };
 
+/* What is on the disk of guests' own (the shared workspace, volumes) belongs to nobody who runs anything: the uid and
+ * gid below the ranges that cells get (uids.c). */
+enum { CUSTODY_STORED_UID = 0x70000000 - 1 };
+
 struct custody {
     const struct keeper_plan *plan; /* the caller's */
+    /* Service: a detached mount of the volume with this number (CELL_FIRST_VOLUME and up); NULL: there are none. */
+    int (*volume)(void *data, uint32_t number, struct hc_err *err);
+    void *volume_data;
     struct uid_plan uids;
     bool uids_planned; /* uids is the caller's, and stays when this is cleared */
     bool service;      /* the warden outlives its clients and takes new ones: custody_give_client */
@@ -43,6 +50,8 @@ void custody_init(struct custody *custody, const struct keeper_plan *plan);
 int custody_start(struct custody *custody, int socket, struct hc_err *err);
 /* Service: the warden's old client, if there is one, is gone for it; this one is its client now. */
 int custody_give_client(struct custody *custody, int socket);
+/* Shows what is CUSTODY_STORED_UID's as the guest's of the cell with these uids. */
+int custody_map(const struct custody *custody, int tree, uint32_t slot, struct hc_err *err);
 /* Service: one question of the warden's is waiting on hosts[0]. 0, or -errno when the warden is gone. */
 int custody_answer(struct custody *custody);
 /* Closes what is the keeper's; the warden ends when it sees that. */

@@ -44,6 +44,17 @@ static int map_namespace(uid_t from_uid, gid_t from_gid, uint64_t to_uid, uint64
     return result;
 }
 
+int hosts_map(int tree, uid_t uid, gid_t gid, const struct uid_plan *uids, uint32_t slot, struct hc_err *err)
+{
+    hc_cleanup_fd int space = map_namespace(uid, gid, uids->uid_base + guest_of(slot), uids->gid_base + guest_of(slot));
+    if (space < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, -space, "making a map of owners");
+    struct hc_mount_attr map = {.attr_set = HC_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)space};
+    if (hc_mount_setattr(tree, "", AT_EMPTY_PATH | HC_AT_RECURSIVE, &map) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "mapping the owner of a mount");
+    return 0;
+}
+
 int hosts_open_one(const char *path, bool writable, const struct uid_plan *uids, uint32_t slot, struct hc_err *err)
 {
     hc_cleanup_fd int tree = hc_open_tree(AT_FDCWD, path, HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | O_CLOEXEC);

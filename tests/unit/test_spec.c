@@ -96,6 +96,11 @@ static void test_a_mount_is_clean_and_its_source_exists(void **state)
     assert_int_equal(cell_spec_check(&spec, &mount, &err), 0);
     mount.host = CELL_MAX_HOSTS;
     assert_int_equal(cell_spec_check(&spec, &mount, &err), -EINVAL);
+    mount.host = CELL_FIRST_VOLUME - 1;
+    hc_err_clear(&err);
+    assert_int_equal(cell_spec_check(&spec, &mount, &err), -EINVAL);
+    mount.host = CELL_FIRST_VOLUME;
+    assert_int_equal(cell_spec_check(&spec, &mount, NULL), 0);
     mount = (struct cell_mount){.path = "/data/../etc"};
     hc_err_clear(&err);
     assert_int_equal(cell_spec_check(&spec, &mount, &err), -EINVAL);
