@@ -62,6 +62,11 @@ def proportional(pid):
         return int(re.search(r"^Pss:\s+(\d+) kB", rollup.read(), re.M)[1]) << 10
 
 
+def cost(group, pids):
+    """(PSS, charged kernel memory) of a sandbox, in bytes."""
+    return sum(map(proportional, pids)), kernel_memory(group)
+
+
 def sandboxes_with(pids, limit):
     """{group: [pid]} of the sandboxes that were asked for with this limit."""
     found = {}

@@ -29,6 +29,7 @@ import service
 import warm
 from contenders import SEARCH, Field, install, progress
 from server import NoServer
+from talk import Refused
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
@@ -264,10 +265,10 @@ class Bench:
 
 
 def having_server(group, name, title):
-    """The cases of one step of a group. Where there can be no server, one that says why."""
+    """The cases of one step of a group. Where there can be no server, or it refuses to begin, one that says why."""
     try:
         return group.cases(name)
-    except NoServer as failure:
+    except (NoServer, Refused) as failure:
         case = report.Case(name, title, "–", "–")
         case.lacks("hotcell", str(failure))
         return [case]

@@ -6,6 +6,7 @@ by bench/launch.c, from the spawn to its end. Within a case all take turns in an
 
 import ast
 import collections
+import contextlib
 import json
 import os
 import random
@@ -21,7 +22,7 @@ from talk import Refused, Talk, all_of
 
 CASES = ("sandbox-create", "sandbox-exec", "sandbox-context", "sandbox-idle", "sandbox-files")
 WITH_DOCKER = CASES[:2]
-DISK = "/var/tmp"
+DISK, MEMORY = "/var/tmp", "/dev/shm"
 ROUTE = "/v1/sandboxes"
 TRUE = {"command": ["/bin/true"]}
 PAUSE = 0.01
@@ -35,11 +36,12 @@ SMALL, LARGE = 1 << 10, 100 << 20
 NOTES = {
     "create": f"""
         hotcell: POST {ROUTE} and POST …/exec of /bin/true, one after the other on one connection; docker: docker run
-        -d of /bin/sleep, then docker exec of /bin/true. What is removed afterwards is not timed. The rows below are the
+        -d of /bin/sleep, then docker exec of /bin/true. What is removed afterwards is not timed. The other rows are the
         parts, and the same by hotcell's own command line.""",
     "exec": """
-        hotcell: POST …/exec in a sandbox that stays; docker exec: in a container that stays. For a measure: the same by
-        hotcell's command line, a call of a shell session, and the bare program.""",
+        hotcell: POST …/exec in a sandbox that stays; docker exec: in a container that stays. For a measure: the same on
+        a server whose history, which has an exec before its answer is sent, is in memory and not on disk; by hotcell's
+        command line; a call of a shell session; and the bare program.""",
     "context": """
         POST …/contexts/{context}/execute of 1+1, again and again in one context. Its pure evaluation is what the bare
         interpreter takes to parse, compile and evaluate it and to make the text of its value, in a loop; the second row
@@ -49,10 +51,11 @@ NOTES = {
         POST …/contexts, each in a sandbox in which others were made before; they are deleted outside of the time. bare
         is an interpreter that imports what the set has.""",
     "memory": f"""
-        {MANY} sandboxes in which nothing was done yet. PSS is that of their processes, kernel memory what their control
-        groups are charged for; the average is over all of them. The kernel does not charge all that it takes: the last
-        rows are by how much the machine's own figures ({', '.join(idle.MACHINE)}) and the server's processes grew,
-        shared out among the sandboxes; whatever else the machine did meanwhile is in the former.""",
+        {MANY} sandboxes in which nothing was done yet; the fourth row is after an exec of /bin/true in each. PSS is
+        that of their processes, kernel memory what their control groups are charged for; averages are over all of them.
+        The kernel does not charge all that it takes: the last rows are by how much the machine's own figures
+        ({', '.join(idle.MACHINE)}) and the server's processes grew, shared out among the sandboxes; whatever else the
+        machine did meanwhile is in the former.""",
     "many": f"""
         One client with {CONNECTIONS} connections, each of which has one request at a time. Removed: from the first
         DELETE until no process and no control group of any of them is left.""",
@@ -84,19 +87,21 @@ class Sandboxes:
 
     def rounds(self, case, steps, count):
         """Does every step once a round. A step returns {row: value}; one that fails is put down, and not timed."""
-        progress(f"{case.name}: {', '.join(steps)}; {count} rounds")
+        progress(f"{case.name}: {'; '.join(steps)}: {count} rounds")
         values = collections.defaultdict(list)
         for turn in range(count + WARM_UP):
-            for label in random.sample(list(steps), len(steps)):
+            for label in random.sample(list(steps), len(steps)) if turn else steps:  # the first makes the rows' order
                 time.sleep(PAUSE)
                 try:
                     taken = steps[label]()
                 except Refused as failure:
                     case.failures.setdefault(label, []).append(str(failure))
                     continue
-                for row, value in taken.items() if turn >= WARM_UP else ():
-                    values[row].append(value)
-        return values
+                for row, value in taken.items():
+                    values[row] += [value] if turn >= WARM_UP else []
+        for row, taken in values.items():
+            if taken:
+                case.add(row, taken)
 
     def command(self, *argv):
         """(milliseconds, [line]) of a command that was run once."""
@@ -131,9 +136,7 @@ class Sandboxes:
             steps = {"hotcell": lambda: self.create_by_http(talk), "hotcell sandbox": self.create_by_command}
             if client is not None:
                 steps[both] = lambda: self.create_by_docker(client, both)
-            values = self.rounds(case, steps, self.options.rounds)
-        for label in sorted(values, key=lambda label: (label not in steps, label)):
-            case.add(label, values[label])
+            self.rounds(case, steps, self.options.rounds)
         case.target_faster("hotcell", 40, both)
         return [case]
 
@@ -169,10 +172,15 @@ class Sandboxes:
         case = report.Case("sandbox-exec", "an exec of /bin/true in a sandbox that stays", "ms", "docker exec",
                            note=NOTES["exec"])
         client = self.docker(case, "docker exec")
-        with Talk(self.server.port) as talk:
+        with contextlib.ExitStack() as stack:
+            talk = stack.enter_context(Talk(self.server.port))
             _, path = self.make(talk)
+            memory = stack.enter_context(Talk(stack.enter_context(Server(self.options.hotcell, MEMORY, 0)).port))
+            _, in_memory = self.make(memory)
             steps = {
                 "hotcell": lambda: {"hotcell": succeed(talk, f"{path}/exec", TRUE)},
+                "hotcell, history in memory": lambda: {
+                    "hotcell, history in memory": succeed(memory, f"{in_memory}/exec", TRUE)},
                 "hotcell, session": lambda: {
                     "hotcell, session": succeed(talk, f"{path}/exec", {"command": "true", "session": "one"})},
                 "hotcell sandbox exec": lambda: {"hotcell sandbox exec": self.command(
@@ -185,14 +193,11 @@ class Sandboxes:
                 container = lines[0]
                 steps["docker exec"] = lambda: {"docker exec": self.command(*client, "exec", container, "/bin/true")[0]}
             try:
-                values = self.rounds(case, steps, self.options.rounds)
+                self.rounds(case, steps, self.options.rounds)
             finally:
                 talk.ask("DELETE", path, wanted=(204,))
                 if container is not None:
                     self.command(*client, "rm", "-f", container)
-        for label in steps:
-            if values[label]:
-                case.add(label, values[label])
         case.target_faster("hotcell", 20, "docker exec")
         return [case]
 
@@ -224,8 +229,7 @@ class Sandboxes:
                  "a session's true": lambda: {
                      "a session's true": succeed(talk, f"{path}/exec", {"command": "true", "session": "one"})},
                  "GET /healthz": lambda: {"GET /healthz": talk.ask("GET", "/healthz")[0]}}
-        for label, taken in self.rounds(case, steps, self.options.warm_rounds).items():
-            case.add(label, taken)
+        self.rounds(case, steps, self.options.warm_rounds)
         case.add("its pure evaluation", [pure])
         case.target_value(over, 2)
         return case
@@ -247,8 +251,7 @@ class Sandboxes:
         if "python, set data" in steps:
             bare = ["/usr/bin/python3", "-c", "import numpy, pandas"]
             steps["bare, numpy and pandas"] = lambda: {"bare, numpy and pandas": self.command(*bare)[0]}
-        for label, taken in self.rounds(case, steps, max(3, self.options.rounds // 2)).items():
-            case.add(label, taken)
+        self.rounds(case, steps, max(3, self.options.rounds // 2))
         shown = "; ".join(f"{label}: " + ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
                           for label, counted in starts.items() if counted)
         case.note += f" Starts by the server's own account, those of the first rounds included: {shown}."
@@ -288,22 +291,31 @@ class Sandboxes:
         found = idle.sandboxes_with(self.descendants(), OWN_LIMIT)
         if len(found) != MANY:
             raise Refused(f"{len(found)} control groups of {MANY} sandboxes have been found")
-        costs = []
-        for group, pids in found.items():
-            pss, kernel = sum(map(idle.proportional, pids)) / MIB, idle.kernel_memory(group) / MIB
-            values["PSS"].append(pss)
-            values["kernel memory"].append(kernel)
-            costs.append(pss + kernel)
-        values["PSS and kernel memory, average"].append(statistics.mean(costs))
+        costs = [idle.cost(group, pids) for group, pids in found.items()]
+        values["PSS"] += [pss / MIB for pss, _ in costs]
+        values["kernel memory"] += [kernel / MIB for _, kernel in costs]
+        values["PSS and kernel memory, average"].append(statistics.mean(map(sum, costs)) / MIB)
+        paths = [f"{ROUTE}/{json.loads(answer)['id']}" for answer in answers]
+        self.idle_after_exec(found, paths, values, times)
         values["the machine, by each"].append(max(0.0, grown))
         for part in ("gateway", "warden"):
             values[f"{part}'s PSS, by each"].append(max(0.0, after[part]["pss"] - before[part]["pss"]) / MANY)
         begun = time.perf_counter()
-        paths = [("DELETE", f"{ROUTE}/{json.loads(answer)['id']}", b"") for answer in answers]
-        answered, _ = all_of(self.server.port, CONNECTIONS, paths, (204,))
+        answered, _ = all_of(self.server.port, CONNECTIONS, [("DELETE", path, b"") for path in paths], (204,))
         times["removal, answered"].append(answered)
         wait_until_gone(found)
         times["removed"].append(time.perf_counter() - begun)
+
+    def idle_after_exec(self, found, paths, values, times):
+        body = json.dumps(TRUE).encode()
+        requests = [("POST", f"{path}/exec", body) for path in paths]
+        taken, answers = all_of(self.server.port, CONNECTIONS, requests, (200,))
+        for answer in answers:
+            must_succeed(json.loads(answer))
+        times["an exec of /bin/true in each"].append(taken)
+        time.sleep(1)
+        costs = [sum(idle.cost(group, pids)) for group, pids in found.items()]
+        values["the same, after an exec"].append(statistics.mean(costs) / MIB)
 
     def descendants(self):
         found, left = [], [self.server.process.pid]
@@ -342,7 +354,7 @@ class Sandboxes:
 
         def get():
             taken, got = talk.ask("GET", path)
-            if got != content:
+            if bytes(got) != content:
                 raise Refused(f"GET {path}: what came back is not what was sent")
             return {"GET": unit(taken)}
 
@@ -350,8 +362,7 @@ class Sandboxes:
             return {"PUT": unit(talk.ask("PUT", path, content, (201, 204))[0])}
 
         put()
-        for label, taken in self.rounds(case, {"PUT": put, "GET": get}, count).items():
-            case.add(label, taken)
+        self.rounds(case, {"PUT": put, "GET": get}, count)
 
 
 def must_succeed(answer):

@@ -17,6 +17,7 @@ class Talk:
 
     def __init__(self, port):
         self.port = port
+        self.room = bytearray(BLOCK)  # for the body of an answer
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -27,7 +28,8 @@ class Talk:
         self.socket.close()
 
     def ask(self, method, path, body=None, wanted=(200,)):
-        """(milliseconds, the body): from just before the request is written until its answer has been read."""
+        """(milliseconds, the body, until the next answer): from just before the request is written until its answer has
+        been read."""
         request = self.request(method, path, body)
         begun = time.perf_counter_ns()
         self.send(request)
@@ -38,7 +40,7 @@ class Talk:
         """The same with JSON in both directions."""
         text = b"" if body is None else json.dumps(body).encode()
         taken, answer = self.ask(method, path, text, wanted)
-        return taken, json.loads(answer) if answer else None
+        return taken, json.loads(bytes(answer)) if answer else None
 
     def request(self, method, path, body):
         """The parts to write: a large body is not copied behind its head."""
@@ -56,13 +58,18 @@ class Talk:
         while (end := got.find(b"\r\n\r\n")) < 0:
             got += self.more(what)
         status, length = int(got[9:12]), length_of(got[:end])
-        parts, left = [got[end + 4:]], length - (len(got) - end - 4)
-        while left > 0:
-            parts.append(self.more(what))
-            left -= len(parts[-1])
-        body = b"".join(parts)
+        if len(self.room) < length:
+            self.room = bytearray(length)
+        body = memoryview(self.room)[:length]
+        have = len(got) - end - 4
+        body[:have] = got[end + 4:]
+        while have < length:
+            count = self.socket.recv_into(body[have:])
+            if count == 0:
+                raise Refused(f"{what}: the server has closed the connection")
+            have += count
         if status not in wanted:
-            raise Refused(f"{what}: {status} {body[:300].decode(errors='replace')}")
+            raise Refused(f"{what}: {status} {bytes(body[:300]).decode(errors='replace')}")
         return body
 
     def more(self, what):
@@ -100,7 +107,7 @@ def all_of(port, connections, requests, wanted):
             free = []
             for one in ready:
                 talk, request = waiting.pop(one)
-                answers.append(talk.hear(" ".join(request[:2]), wanted))
+                answers.append(bytes(talk.hear(" ".join(request[:2]), wanted)))
                 free.append(talk)
     finally:
         for talk in talks:
