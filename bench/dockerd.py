@@ -2,7 +2,7 @@
 
 Nothing of an installed Docker is touched: the daemon has its own data, state, pid file and socket, all in the
 benchmark's temporary folder, no bridge and no firewall rules. It is stopped by its pid. The image needs no network: it
-is the interpreter, its standard library and its shared objects, packed into a tar and imported.
+is the interpreter, its standard library and its shared objects, and true and sleep, packed into a tar and imported.
 """
 
 import json
@@ -14,6 +14,7 @@ import tarfile
 import time
 
 IMAGE = "hotcell-bench:host"
+SMALL = ("/usr/bin/true", "/usr/bin/sleep")  # for containers that stay, and what is executed in them
 START_SECONDS = 30
 STOP_SECONDS = 20
 
@@ -112,7 +113,7 @@ def pack_host_python(archive):
     asked = subprocess.run([program, "-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
                            capture_output=True, text=True, check=True)
     library = asked.stdout.strip()
-    wanted = [program] + shared_objects([program] + extension_modules(library))
+    wanted = [program, *SMALL] + shared_objects([program, *SMALL] + extension_modules(library))
     with tarfile.open(archive, "w") as tar:
         for name in ("bin", "lib", "lib64"):
             if os.path.islink(f"/{name}"):

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""make bench: hotcell against bare programs, bubblewrap, runc and docker; hotcell serve against bare programs.
+"""make bench: hotcell against bare programs, bubblewrap, runc and docker; hotcell serve against bare programs;
+sandboxes that stay against docker's containers.
 
-All contenders of a case are measured in one interleaved run (bench/launch.c; for the server, bench/service.py), so a
-ratio between them means something even where a time does not. The result is a table on stdout and bench/out/bench.json;
-`--write-docs` makes docs/BENCHMARKS.md of that file. A missed target is marked and does not fail the run: a busy machine
-is not a broken program.
+All contenders of a case are measured in one interleaved run (bench/launch.c; for the server, bench/service.py; for
+sandboxes, bench/sandboxes.py), so a ratio between them means something even where a time does not. The result is a
+table on stdout and bench/out/bench.json; `--write-docs` makes docs/BENCHMARKS.md of that file. A missed target is
+marked and does not fail the run: a busy machine is not a broken program.
 """
 
 import argparse
@@ -23,10 +24,12 @@ import breakdown
 import course
 import plot
 import report
+import sandboxes
 import service
 import warm
 from contenders import SEARCH, Field, install, progress
 from server import NoServer
+from talk import Refused
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
@@ -34,8 +37,9 @@ JSON_PATH = os.path.join(HERE, "out", "bench.json")
 DOCS_PATH = os.path.join(TOP, "docs", "BENCHMARKS.md")
 PLOT_PATH = os.path.join(TOP, "docs", "benchmarks.svg")
 PYTHON = "/usr/bin/python3"
-CASES = (*warm.CASES, "true", "python", "cpu", "syscalls", "throughput", *service.CASES)
-GROUPS = {"warm": warm.CASES, "server": service.CASES, "cold": ("true", "python", "cpu", "syscalls", "throughput")}
+CASES = (*warm.CASES, "true", "python", "cpu", "syscalls", "throughput", *sandboxes.CASES, *service.CASES)
+GROUPS = {"warm": warm.CASES, "server": service.CASES, "sandboxes": sandboxes.CASES,
+          "cold": ("true", "python", "cpu", "syscalls", "throughput")}
 PAUSE_US = 10000
 WARM_UP = 3
 CALLS = {"getppid": "getppid", "clock_gettime": "clock_gettime", "read": "read of a byte of /dev/zero",
@@ -63,8 +67,9 @@ class Bench:
                       "syscalls": self.system_calls, "throughput": self.throughput}
         self.service = service.Service(options, self.compile, ENVIRONMENT)
         self.warm = warm.Warm(self)
-        # The cases of the server have no other sandbox in them, and a docker daemon that idles is not wanted then.
-        needed = set(options.cases) - set(service.CASES)
+        self.sandboxes = sandboxes.Sandboxes(self)
+        # These cases have no other sandbox in them, and a docker daemon that idles is not wanted then.
+        needed = set(options.cases) - set(service.CASES) - (set(sandboxes.CASES) - set(sandboxes.WITH_DOCKER))
         self.field = Field(options.hotcell, folder, not options.no_install, ENVIRONMENT) if needed else None
 
     def compile(self, source):
@@ -75,6 +80,7 @@ class Bench:
 
     def close(self):
         self.warm.close()
+        self.sandboxes.close()
         if self.field:
             self.field.close()
 
@@ -235,29 +241,37 @@ class Bench:
         return [case]
 
     def all_cases(self):
-        """The server's come last, when the docker daemon of the others has gone."""
+        """Those without docker come last, when the docker daemon of the others has gone."""
         cases = []
         for name in self.options.cases:
             if name in warm.CASES:
-                cases += self.warm_cases(name)
+                cases += having_server(self.warm, name, "warm starts")
         self.warm.close()
         for name in self.options.cases:
             if name in self.steps:
                 cases += self.steps[name]()
+        with_docker = [name for name in self.options.cases if name in sandboxes.WITH_DOCKER]
+        for name in with_docker:
+            cases += having_server(self.sandboxes, name, "sandboxes")
         self.close()
+        for name in self.options.cases:
+            if name in sandboxes.CASES and name not in with_docker:
+                cases += having_server(self.sandboxes, name, "sandboxes")
+        self.sandboxes.close()
         for name in self.options.cases:
             if name in service.CASES:
                 cases += self.service.cases(name)
         return cases
 
 
-    def warm_cases(self, name):
-        try:
-            return self.warm.cases(name)
-        except NoServer as failure:
-            case = report.Case(name, "warm starts", "–", "–")
-            case.lacks("hotcell", str(failure))
-            return [case]
+def having_server(group, name, title):
+    """The cases of one step of a group. Where there can be no server, or it refuses to begin, one that says why."""
+    try:
+        return group.cases(name)
+    except (NoServer, Refused) as failure:
+        case = report.Case(name, title, "–", "–")
+        case.lacks("hotcell", str(failure))
+        return [case]
 
 
 def parse(argv):

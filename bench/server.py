@@ -35,15 +35,16 @@ def file_system_of(folder):
 
 
 class Server:
-    """`parent`: where its folder is made, which is the file system that its history is on."""
+    """`parent`: where its folder is made, which is the file system that its history is on. `more`: configuration."""
 
-    def __init__(self, program, parent, concurrent):
+    def __init__(self, program, parent, concurrent, more=""):
         self.program = program
         self.folder = tempfile.mkdtemp(prefix="hotcell-bench-", dir=parent)
         self.file_system = file_system_of(self.folder)
         self.process, self.port, self.said = None, None, []
         with open(os.path.join(self.folder, "config.toml"), "w", encoding="utf-8") as config:
-            config.write(f'[server]\nsocket = "{self.folder}/socket"\nexecute_listen = ""\nconcurrent = {concurrent}\n')
+            config.write(f'[server]\nsocket = "{self.folder}/socket"\nexecute_listen = ""\nconcurrent = {concurrent}\n'
+                         + more)
 
     def __enter__(self):
         try:

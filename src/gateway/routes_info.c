@@ -8,6 +8,7 @@
 #include "gateway/metrics.h"
 #include "gateway/openapi.h"
 #include "gateway/runs.h"
+#include "gateway/sandboxes.h"
 #include "run/isolation.h"
 #include "text/json.h"
 #include <stdio.h>
@@ -59,7 +60,9 @@ void handle_health(struct gateway *gateway, struct http_request *request, const 
 void handle_ready(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     (void)match;
-    bool warden = warden_up(gateway), store = store_status(gateway->store) == 0;
+    /* Until the warden has said what it holds, no sandbox can be made or found. */
+    bool warden = warden_up(gateway) && sandboxes_ready(gateway->sandboxes);
+    bool store = store_status(gateway->store) == 0;
     bool strong = (gateway->isolation & ISOLATION_ALL) == ISOLATION_ALL || gateway->config->allow_weak;
     bool ready = warden && store && strong && !gateway->draining;
     hc_cleanup_json json_t *object =

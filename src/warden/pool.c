@@ -12,7 +12,7 @@
 
 enum {
     IDLE_PAUSE_US = 500,       /* after the last program has ended: whoever waits for its answer goes first */
-    BUSY_PAUSE_US = 20000,     /* while programs run */
+    BUSY_PAUSE_US = 20000,     /* while programs run, or are about to */
     FAILED_PAUSE_US = 1000000, /* after one could not be built */
     DECAY_US = 10000000,       /* without a miss, until one fewer is kept */
     FDS_BESIDE_STOCK = 160,
@@ -85,10 +85,10 @@ static bool busy(const struct warden *warden)
     return false;
 }
 
-static void refill(struct warden *warden)
+static void refill_after(struct warden *warden, uint64_t pause)
 {
     struct pool *pool = &warden->pool;
-    uint64_t when = hc_now() + (busy(warden) ? BUSY_PAUSE_US : IDLE_PAUSE_US);
+    uint64_t when = hc_now() + pause;
     if (pool->spec.most == 0 || warden->closing)
         return;
     if (when < pool->not_before)
@@ -98,6 +98,11 @@ static void refill(struct warden *warden)
     hc_timer_remove(pool->refill);
     pool->refill_at = when;
     pool->refill = hc_loop_timer(warden->loop, when, on_refill, warden); /* without one the pool stays empty */
+}
+
+static void refill(struct warden *warden)
+{
+    refill_after(warden, busy(warden) ? BUSY_PAUSE_US : IDLE_PAUSE_US);
 }
 
 void pool_rest(struct warden *warden)
@@ -158,13 +163,16 @@ struct held_cell *pool_take(struct warden *warden, const struct cell_spec *spec)
     if (pool->spec.most == 0 || !pool_fits(&pool->spec.cell, spec))
         return NULL;
     struct held_cell *ready = NULL, *nearly = NULL;
+    unsigned stock = 0;
     for (struct held_cell *cell = warden->cells; cell; cell = cell->next) {
         if (cell->place != PLACE_POOL)
             continue;
-        if (cell->state == HELD_READY)
+        if (cell->state == HELD_READY) {
             ready = cell; /* the oldest is the last */
-        else if (cell->state == HELD_BUILDING)
+            stock++;
+        } else if (cell->state == HELD_BUILDING) {
             nearly = cell;
+        }
     }
     if (ready)
         pool->hits++;
@@ -173,7 +181,11 @@ struct held_cell *pool_take(struct warden *warden, const struct cell_spec *spec)
     struct held_cell *taken = ready ? ready : nearly;
     if (taken)
         cgroup_background(&warden->host.cgroups, &taken->cell.group, false);
-    refill(warden);
+    /* What the cell was taken for is about to be asked for, and must not wait until another one is made. */
+    if (stock > 1)
+        refill_after(warden, BUSY_PAUSE_US);
+    else
+        refill(warden);
     tell(warden);
     return taken;
 }
