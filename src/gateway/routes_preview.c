@@ -120,10 +120,7 @@ static void visit(struct gateway *gateway, struct http_request *request, struct 
                      : hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (result < 0) {
         visiting_free(visiting);
-        if (err.code == EBUSY)
-            reply_problem(request, 409, "conflict", err.message);
-        else
-            reply_error(request, &err);
+        reply_error(request, &err);
         return;
     }
     request->data = visiting;
@@ -161,8 +158,8 @@ static char *target_of(const struct route_match *match, const struct http_reques
 
 void handle_preview(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
+    unsigned port = port_of(route_value(match, "port")); /* before a reply, which may be the end of the request */
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
-    unsigned port = port_of(route_value(match, "port"));
     if (sandbox == NULL || refuse_port(request, port))
         return;
     hc_cleanup_free char *target = target_of(match, request);
@@ -247,8 +244,8 @@ void handle_preview_host(struct gateway *gateway, struct http_request *request, 
 void handle_preview_sign(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     static const char *const known[] = {"expires_in", NULL};
-    struct sandbox *sandbox = sandbox_asked(gateway, request, match);
     unsigned port = port_of(route_value(match, "port"));
+    struct sandbox *sandbox = sandbox_asked(gateway, request, match);
     struct hc_err err = {0};
     uint64_t lasts = LINK_TIME;
     char token[PREVIEW_TOKEN_SIZE], url[PREVIEW_TOKEN_SIZE + 256], at[40];
@@ -288,8 +285,8 @@ void handle_preview_sign(struct gateway *gateway, struct http_request *request, 
 /* Without the slash at its end a page's own links would lead elsewhere. */
 void handle_preview_slash(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    struct sandbox *sandbox = sandbox_asked(gateway, request, match);
     unsigned port = port_of(route_value(match, "port"));
+    struct sandbox *sandbox = sandbox_asked(gateway, request, match);
     if (sandbox == NULL || refuse_port(request, port))
         return;
     char location[128];

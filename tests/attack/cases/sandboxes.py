@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import struct
 import subprocess
 import tarfile
 import threading
@@ -196,16 +195,6 @@ def limits(trial):
         trial.check(box.ask("GET", "").json["state"] == "running", "and it lives")
 
 
-# The door of a context or session is an fd of its program: everything that can be written to it.
-DOOR = """
-import os, socket, struct
-def door():
-    for fd in (3, 0):
-        try: return socket.socket(fileno=os.dup(fd))
-        except OSError: pass
-"""
-
-
 @case(404, "a guest that floods or forges its door", seconds=120)
 def door(trial):
     frame = b'{"event":"done","id":1,"status":"completed","exit_code":0}'
@@ -224,7 +213,7 @@ def door(trial):
     with Service(trial) as server:
         box = Box(server)
         prelude = ("import os, socket, struct, stat\n"
-                   "DOORFD = next(fd for fd in range(64) if os.path.exists('/proc/self/fd/%d' % fd) and stat.S_ISSOCK(os.fstat(fd).st_mode))\n"
+                   "DOORFD = next(fd for fd in range(4096) if os.path.exists('/proc/self/fd/%d' % fd) and stat.S_ISSOCK(os.stat('/proc/self/fd/%d' % fd).st_mode))\n"
                    "def DOOR(data):\n    view = memoryview(data)\n    while view: view = view[os.write(DOORFD, view):]\n")
         context = box.ask("POST", "/contexts", {"language": "python"}).json["id"]
         seen = box.ask("POST", "/contexts/%s/execute" % context, {"code": prelude + "DOORFD"})
