@@ -42,7 +42,12 @@ static int join_group(void *plan, struct hc_err *err)
     int result = hc_write_file_at(AT_FDCWD, "/proc/self/oom_score_adj", "500");
     if (result < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, -result, "oom_score_adj");
-    return cgroup_join(&enter->fds->group, err);
+    result = cgroup_join(&enter->fds->group, err);
+    bool helper = enter->entry->kind != CELL_JOB_PROGRAM && enter->entry->kind != CELL_JOB_TERMINAL;
+    if (result < 0 || helper || !enter->entry->shared || !cgroup_crowded(&enter->fds->group))
+        return result;
+    hc_fail(err, HC_CLASS_REQUEST, EAGAIN, "the sandbox has as many processes as limits.pids allows");
+    return hc_err_remedy(err, "end some of them, or make a sandbox with more");
 }
 
 static int join_namespaces(void *plan, struct hc_err *err)

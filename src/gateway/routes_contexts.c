@@ -188,7 +188,7 @@ void handle_context_create(struct gateway *gateway, struct http_request *request
 static struct speaker *context_asked(struct gateway *gateway, struct http_request *request,
                                      const struct route_match *match, struct sandbox **out)
 {
-    const char *id = route_value(match, "context");
+    const char *id = route_value(match, "context"); /* before a reply, which may be the end of the request */
     struct sandbox *sandbox = sandbox_asked(gateway, request, match);
     struct speaker *speaker = sandbox != NULL ? speaker_find(sandbox, &context_kind, id) : NULL;
     char detail[160];

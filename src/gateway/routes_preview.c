@@ -120,10 +120,7 @@ static void visit(struct gateway *gateway, struct http_request *request, struct 
                      : hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (result < 0) {
         visiting_free(visiting);
-        if (err.code == EBUSY)
-            reply_problem(request, 409, "conflict", err.message);
-        else
-            reply_error(request, &err);
+        reply_error(request, &err);
         return;
     }
     request->data = visiting;
@@ -161,7 +158,7 @@ static char *target_of(const struct route_match *match, const struct http_reques
 
 void handle_preview(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
-    unsigned port = port_of(route_value(match, "port")); /* before a reply, with which all of it goes */
+    unsigned port = port_of(route_value(match, "port")); /* before a reply, which may be the end of the request */
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
     if (sandbox == NULL || refuse_port(request, port))
         return;

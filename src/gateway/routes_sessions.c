@@ -172,7 +172,7 @@ void handle_session_list(struct gateway *gateway, struct http_request *request, 
 static struct speaker *session_asked(struct gateway *gateway, struct http_request *request,
                                      const struct route_match *match)
 {
-    const char *name = route_value(match, "name");
+    const char *name = route_value(match, "name"); /* before a reply, which may be the end of the request */
     struct sandbox *sandbox = sandbox_asked(gateway, request, match);
     struct speaker *speaker = sandbox != NULL ? speaker_find(sandbox, &session_kind, name) : NULL;
     char detail[160];

@@ -206,6 +206,19 @@ int cgroup_join(const struct cgroup *group, struct hc_err *err)
     return 0;
 }
 
+bool cgroup_crowded(const struct cgroup *group)
+{
+    static const char *const files[][2] = {{"pids.current", "pids.max"}, {"../pids.current", "../pids.max"}};
+    int dir = group->dir[CGROUP_PIDS];
+    for (size_t i = 0; dir >= 0 && i < sizeof files / sizeof *files; i++) {
+        unsigned long long current, most; /* a limit of "max" is no number */
+        if (hc_read_number_at(dir, files[i][0], NULL, &current) == 0 &&
+            hc_read_number_at(dir, files[i][1], NULL, &most) == 0 && current > most)
+            return true;
+    }
+    return false;
+}
+
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group)
 {
     if (base->mode == CGROUP_V2 || group->dir[CGROUP_MEMORY] < 0)

@@ -99,6 +99,8 @@ int cgroup_weigh(const struct cgroup_base *base, uint64_t cpu_shares, struct hc_
 int cgroup_clone_fd(const struct cgroup *group);
 /* Called by the child itself, single-threaded, before it gives up its uid: the version 1 part of joining. */
 int cgroup_join(const struct cgroup *group, struct hc_err *err);
+/* Whether there are more processes in it, or in the group around it, than its limit: version 1 lets anybody join. */
+bool cgroup_crowded(const struct cgroup *group);
 /* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole
  * group by itself. -1: not needed. */
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group);

@@ -18,6 +18,7 @@ enum { DRAIN_READS = 64 };
 /* ---- output ---- */
 
 static void give_up(struct call *call, enum run_status why);
+static void ask_to_stop(struct call *call);
 
 void call_take_output(struct call *call, int stream, const char *bytes, size_t length)
 {
@@ -107,8 +108,25 @@ static void on_no_answer(struct hc_loop *loop, void *data)
     (void)loop;
     struct call *call = data;
     call->timer = NULL;
+    if (!call->asked_again) { /* the first came before the program had begun with the code, and meant nothing to it */
+        call->asked_again = true;
+        ask_to_stop(call);
+        return;
+    }
     call->killed = true;
     box_kill(&call->speaker->fixture.job, JOB_CANCELLED); /* its end comes by call_lost */
+}
+
+static void ask_to_stop(struct call *call)
+{
+    struct speaker *speaker = call->speaker;
+    call->timer = hc_loop_timer(sandbox_loop(speaker->fixture.sandbox), hc_now() + STOP_TIME / 2, on_no_answer, call);
+    if (!call->timer) {
+        box_kill(&speaker->fixture.job, JOB_CANCELLED);
+        return;
+    }
+    speaker_warn(speaker);
+    box_sweep(&speaker->fixture.job, SIGINT, call->begun);
 }
 
 /* The first reason stays. */
@@ -118,13 +136,7 @@ static void give_up(struct call *call, enum run_status why)
         return;
     call->ending = why;
     hc_timer_remove(call->timer);
-    struct speaker *speaker = call->speaker;
-    call->timer = hc_loop_timer(sandbox_loop(speaker->fixture.sandbox), hc_now() + STOP_TIME, on_no_answer, call);
-    if (call->timer) {
-        speaker_warn(speaker);
-        box_sweep(&speaker->fixture.job, SIGINT, call->begun);
-    } else
-        box_kill(&speaker->fixture.job, JOB_CANCELLED);
+    ask_to_stop(call);
 }
 
 void call_cancel(struct call *call)

@@ -14,7 +14,7 @@ struct call {
     struct hc_timer *timer;
     uint64_t begun, held;
     enum run_status ending; /* RUN_COMPLETED: nobody has ended it yet */
-    bool abandoned, killed;
+    bool abandoned, killed, asked_again;
 };
 
 /* Its pipes, of which the other ends go to fds[0] and fds[1], the caller's. */

@@ -154,6 +154,22 @@ def test_processes_are_limited_for_all_jobs_together(server, contract):
         box.delete()
 
 
+def test_programs_that_enter_are_counted_as_well(server, contract):
+    """With cgroup version 1 a process may join a group that is full: each job and session was one more than the limit."""
+    box = Sandbox(server, contract=contract, limits={"pids": 12})
+    try:
+        jobs = [box.detach(["/bin/sleep", "60"]) for _ in range(20)]
+        wait_for(lambda: sum(box.job(job)["state"] == "ended" for job in jobs) >= 8)
+        assert box.look()["usage"]["pids"] <= 12
+        answer = box.shell("true", session="one more", timeout=5)
+        assert answer.status == 503 and "limits.pids" in answer.json["detail"], answer
+        answer = box.exec(["/bin/true"])
+        assert answer.status == 503 or answer.json["status"] != "completed", answer
+        assert box.facts("/workspace").status == 200, "files can be looked at all the same"
+    finally:
+        box.delete()
+
+
 def test_the_disk_is_limited(server, contract):
     box = Sandbox(server, contract=contract, limits={"disk": "2m", "inodes": 64})
     try:
