@@ -7,6 +7,7 @@ JOBS ?= $(shell nproc)
 WERROR ?= true
 FUZZ_SECONDS ?= 60
 SOAK_RUNS ?= 100000
+SOAK_SECONDS ?= 1800
 ARGS ?=
 PYTHON := /usr/bin/python3
 
@@ -23,7 +24,7 @@ all: deps build ## Build build/hotcell and everything beside it. Missing build p
 help: ## Print this table.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "  Variables: PREFIX ($(PREFIX)), DESTDIR, JOBS ($(JOBS)), WERROR ($(WERROR)), FUZZ_SECONDS ($(FUZZ_SECONDS)), SOAK_RUNS ($(SOAK_RUNS)),"
+	@echo "  Variables: PREFIX ($(PREFIX)), DESTDIR, JOBS ($(JOBS)), WERROR ($(WERROR)), FUZZ_SECONDS ($(FUZZ_SECONDS)), SOAK_RUNS ($(SOAK_RUNS)), SOAK_SECONDS ($(SOAK_SECONDS)),"
 	@echo "  ARGS for make serve (options of hotcell serve, such as ARGS=\"--listen 127.0.0.1:7700\") and make bench (such as"
 	@echo "  ARGS=\"warm --quick\"), TESTS, which names the sections for make test (tools/run-tests --list prints them), and VARIANTS for make test-v2."
 
@@ -36,8 +37,9 @@ test: deps-test build ## Run every test and check, section by section. The last 
 test-v2: deps-test build ## Run what depends on the kernel in virtual machines: cgroup v2, v1, hybrid, none, systemd. VARIANTS="v2 v1" chooses among them.
 	@tests/vm/run $(if $(VARIANTS),$(addprefix --variant ,$(VARIANTS)),--full)
 
-soak: deps-soak build ## SOAK_RUNS runs against a private server, with faults injected; nothing may leak or grow. Takes a while.
+soak: deps-soak build ## SOAK_RUNS runs, and SOAK_SECONDS of sandboxes, against private servers, with faults injected; nothing may leak or grow. Takes a while.
 	@$(PYTHON) tests/soak/soak.py --program build/hotcell --runs $(SOAK_RUNS)
+	@$(PYTHON) tests/soak/sandboxes.py --program build/hotcell --seconds $(SOAK_SECONDS)
 
 install: all ## Install programs, library, header, languages, man page, completions and systemd units below PREFIX (and DESTDIR).
 	@meson configure build -Dprefix=$(PREFIX) -Dlibdir=lib
