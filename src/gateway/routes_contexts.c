@@ -165,7 +165,7 @@ void handle_context_create(struct gateway *gateway, struct http_request *request
     struct making *making = calloc(1, sizeof *making);
     int result = making != NULL ? choose(gateway, sandbox, body, language != NULL ? language : "python", &choice, &err)
                                 : hc_fail(&err, HC_CLASS_OURS, ENOMEM, "out of memory");
-    if (result == 0) {
+    if (result == 0 && choice.language != NULL) {
         struct speaker_plan plan = {.language = choice.language->name,
                                     .argv = &choice.argv,
                                     .env = &choice.env,

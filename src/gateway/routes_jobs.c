@@ -291,7 +291,7 @@ struct reader { /* request->data */
 static int write_event(struct reader *reader, const char *event, const char *id, json_t *data)
 {
     hc_cleanup_free char *text = data != NULL ? hc_json_write(data, false) : NULL;
-    struct hc_buf out = HC_BUF_INIT(EVENTS_PIECE * 8);
+    struct hc_buf out = HC_BUF_INIT((size_t)EVENTS_PIECE * 8);
     json_decref(data);
     if (text == NULL)
         return -ENOMEM;
@@ -342,7 +342,7 @@ static void tell(struct reader *reader)
 {
     struct http_request *request = reader->request;
     int told = 1;
-    while (told > 0 && http_stream_pending(request) < 4 * EVENTS_PIECE) {
+    while (told > 0 && http_stream_pending(request) < (size_t)EVENTS_PIECE * 4) {
         told = tell_piece(reader, 0);
         if (told >= 0) {
             int more = tell_piece(reader, 1);
@@ -375,6 +375,18 @@ static void on_reader_gone(struct http_request *request)
     reader_free(reader);
 }
 
+/* "12-0": what had been told of each stream. */
+static bool read_position(const char *text, unsigned long long *at)
+{
+    char *end;
+    errno = 0;
+    at[0] = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *end != '-' || end[1] < '0' || end[1] > '9')
+        return false;
+    at[1] = strtoull(end + 1, &end, 10);
+    return errno == 0 && *end == '\0' && text[0] >= '0' && text[0] <= '9';
+}
+
 void handle_job_events(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     struct sandbox *sandbox;
@@ -387,7 +399,7 @@ void handle_job_events(struct gateway *gateway, struct http_request *request, co
         reply_text(request, 204, "text/plain", "", 0);
         return;
     }
-    if (last != NULL && strcmp(last, "start") != 0 && sscanf(last, "%20llu-%20llu", &at[0], &at[1]) != 2) {
+    if (last != NULL && strcmp(last, "start") != 0 && !read_position(last, at)) {
         reply_problem(request, 400, "invalid_request", "Last-Event-ID is no id of this stream");
         return;
     }

@@ -19,7 +19,7 @@
 #define ANSWER_TIME (60 * 1000000ULL)
 #define IDLE_TIME (600 * 1000000ULL)
 #define LINK_TIME (3600 * 1000000ULL)
-#define LINK_LONGEST (30 * 86400 * 1000000ULL)
+#define LINK_LONGEST (30ULL * 86400 * 1000000)
 #define COOKIE "hotcell_preview"
 
 static const char *const STRANGER[] = {

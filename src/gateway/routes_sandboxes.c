@@ -450,8 +450,15 @@ static void on_changed(void *data, const struct sandbox *sandbox, const char *ev
                                           {"state", sandbox_state_word(sandbox->state), 0},
                                           {"why", why != NULL ? why : "", 0}};
     hc_log_event(HC_LOG_INFO, event, fields, why != NULL ? 4 : 3);
-    if (gateway->runs != NULL)
-        runs_audit(gateway->runs, event, sandbox->tenant, sandbox->id, why != NULL ? why : "");
+    if (gateway->audit == NULL)
+        return;
+    /* Not by runs_audit, which leaves out what comes too fast: each change of a sandbox's state is written down. */
+    hc_cleanup_json json_t *detail = json_pack("{s:s, s:o}", "sandbox", sandbox->id, "reason",
+                                               hc_json_text_lossy(why != NULL ? why : ""));
+    hc_cleanup_free char *text = detail != NULL ? hc_json_write(detail, false) : NULL;
+    int result = audit_add(gateway->audit, event, sandbox->tenant, NULL, text);
+    if (result < 0)
+        hc_log(HC_LOG_ERROR, "audit: %s was not written: %s", event, strerror(-result));
 }
 
 int gateway_sandboxes_new(struct gateway *gateway, struct hc_err *err)

@@ -275,8 +275,8 @@ static struct asking *asking_new(struct gateway *gateway, struct http_request *r
                               .number = speaker->calls + 1,
                               .created_at = run_time_now(),
                               .begun = request->received_at,
-                              .code_length = order->code_length,
-                              .metadata = HC_TAKE_PTR(order->metadata)};
+                              .code_length = order->code_length};
+    asking->metadata = HC_TAKE_PTR(order->metadata);
     snprintf(asking->sandbox, sizeof asking->sandbox, "%s", speaker->fixture.sandbox->id);
     snprintf(asking->tenant, sizeof asking->tenant, "%s", caller->tenant);
     snprintf(asking->language, sizeof asking->language, "%s", speaker->language);

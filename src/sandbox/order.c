@@ -131,7 +131,7 @@ int order_read(struct sandbox *sandbox, const struct config *config, const char 
                struct hc_err *err)
 {
     struct times times = {0};
-    struct plan plan;
+    struct plan plan = {.files = -1};
     struct sandbox_volume *volumes = NULL;
     size_t volume_count = 0;
     hc_cleanup_json json_t *list = NULL;
