@@ -1,5 +1,6 @@
 """What a server says of itself: languages, stats, health, readiness, metrics, and the contract that all of it keeps."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -221,6 +222,26 @@ def test_the_successor_of_a_dead_warden_is_ready(start_server):
     assert server.get("/healthz").status == 200
     wait_for(lambda: server.deaths() == 1 and server.get("/readyz").status == 200)
     assert server.run(code="print(1)").json["status"] == "completed"
+
+
+def test_one_that_is_ready_makes_sandboxes(start_server):
+    """Which it can when it knows those that are there already: something to be heard after the warden's first word."""
+    server = start_server()
+
+    def ready():
+        with contextlib.suppress(OSError):
+            return server.get("/readyz").status == 200
+
+    for _ in range(40):
+        assert server.post("/v1/sandboxes", {}).status == 201
+    for _ in range(5):
+        gateway = server.process_of("hotcell-gateway")
+        os.kill(gateway, signal.SIGKILL)
+        deadline = time.monotonic() + 30 * SLOW
+        while os.path.exists(f"/proc/{gateway}") or not ready():  # without a pause: the moment is short
+            assert time.monotonic() < deadline
+        made = server.post("/v1/sandboxes", {})
+        assert made.status == 201, made
 
 
 # ---- metrics ----
