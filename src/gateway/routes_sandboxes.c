@@ -453,8 +453,8 @@ static void on_changed(void *data, const struct sandbox *sandbox, const char *ev
     if (gateway->audit == NULL)
         return;
     /* Not by runs_audit, which leaves out what comes too fast: each change of a sandbox's state is written down. */
-    hc_cleanup_json json_t *detail = json_pack("{s:s, s:o}", "sandbox", sandbox->id, "reason",
-                                               hc_json_text_lossy(why != NULL ? why : ""));
+    hc_cleanup_json json_t *detail =
+        json_pack("{s:s, s:o}", "sandbox", sandbox->id, "reason", hc_json_text_lossy(why != NULL ? why : ""));
     hc_cleanup_free char *text = detail != NULL ? hc_json_write(detail, false) : NULL;
     int result = audit_add(gateway->audit, event, sandbox->tenant, NULL, text);
     if (result < 0)
