@@ -26,6 +26,10 @@ struct sandbox *sandbox_asked(struct gateway *gateway, struct http_request *requ
     struct sandbox *sandbox = sandboxes_find(gateway->sandboxes, caller->operator_ ? NULL : caller->tenant, id);
     if (sandbox != NULL && sandbox->state != SANDBOX_CREATING)
         return sandbox;
+    if (sandbox != NULL && sandbox->recovered > 0) {
+        reply_busy(request, 503, "overloaded", 1, "the sandbox is being made anew");
+        return NULL;
+    }
     char detail[160];
     snprintf(detail, sizeof detail, "there is no sandbox \"%.80s\"", id);
     if (!sandboxes_ready(gateway->sandboxes))
