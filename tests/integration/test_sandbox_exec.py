@@ -7,9 +7,12 @@ import secrets
 import threading
 import time
 
+import pytest
 from cells import MIB, SLOW
 from sandboxes import ROOT, Sandbox, box, contract, guests, wait_for  # noqa: F401  (fixtures)
 from server import server, start_server  # noqa: F401  (fixtures)
+
+essential = pytest.mark.essential
 
 
 def word():
@@ -68,6 +71,7 @@ def test_output_beyond_the_limit_is_cut_and_told(box):
     assert box.out("echo on") == "on\n"
 
 
+@essential
 def test_a_timeout_ends_the_job_with_all_descendants_but_not_the_sandbox(server, box):
     mark, other = word(), word()
     stays = box.detach(["/bin/sh", "-c", f"sleep 60 # {other}; true"])
@@ -118,6 +122,7 @@ def test_several_run_at_once(box):
     assert time.monotonic() - begun < 3.5 * SLOW
 
 
+@essential
 def test_a_job_that_is_out_of_memory_leaves_the_sandbox(server, contract):
     box = Sandbox(server, contract=contract, limits={"memory": "64m"})
     try:
@@ -142,6 +147,7 @@ def test_memory_is_the_sandbox_s_as_a_whole(server, contract):
         box.delete()
 
 
+@essential
 def test_processes_are_limited_for_all_jobs_together(server, contract):
     box = Sandbox(server, contract=contract, limits={"pids": 20})
     try:
