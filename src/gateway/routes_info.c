@@ -179,6 +179,16 @@ static json_t *runs_json(const struct gateway *gateway, const struct runs_counts
                      (json_int_t)counts->finished, "by_status", by_status, "by_start", by_start);
 }
 
+/* Of all tenants, as the pool is. */
+static json_t *sandboxes_json(const struct gateway *gateway)
+{
+    json_int_t count[SANDBOX_STOPPING + 1] = {0};
+    for (const struct sandbox *sandbox = sandboxes_first(gateway->sandboxes); sandbox != NULL; sandbox = sandbox->next)
+        count[sandbox->state]++;
+    return json_pack("{s:I, s:I, s:I, s:I}", "running", count[SANDBOX_RUNNING], "paused", count[SANDBOX_PAUSED],
+                     "failed", count[SANDBOX_FAILED], "limit", (json_int_t)gateway->config->sandboxes.max);
+}
+
 static json_t *pool_json(const struct pool_facts *pool)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ready", (json_int_t)pool->ready, "building",
@@ -239,6 +249,8 @@ void handle_stats(struct gateway *gateway, struct http_request *request, const s
         "limits", "defaults", limits_json(config, false), "ceilings", limits_json(config, true), "server",
         server_limits_json(&config->server, &counts), "history", history_json(gateway, &visit->caller), "volumes",
         "count", (json_int_t)gateway->volume_count, "size", (json_int_t)gateway->volume_bytes);
+    if (object != NULL)
+        json_object_set_new(object, "sandboxes", sandboxes_json(gateway));
     reply_made(request, 200, object != NULL ? hc_json_write(object, false) : NULL);
 }
 
@@ -275,6 +287,7 @@ char *metrics_prometheus(struct gateway *gateway)
          (double)gateway->pool.misses},
         {"hotcell_zygotes", "Interpreters that wait to be forked", false, gateway->pool.zygotes},
         {"hotcell_primed", "Cells in which an interpreter waits for its program", false, gateway->pool.primed},
+        {"hotcell_sandboxes", "Sandboxes that live on", false, (double)sandboxes_count(gateway->sandboxes, NULL)},
         {"hotcell_compile_cache_entries", "Compiles that are kept", false, (double)runs.compiled_entries},
         {"hotcell_compile_cache_bytes", "Memory that they take", false, (double)runs.compiled_bytes},
         {"hotcell_compile_cache_hits_total", "Compiles that were answered from them", true, (double)runs.compiled_hits},
