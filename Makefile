@@ -101,7 +101,7 @@ build/build.ninja:
 	@meson setup build -Dprefix=$(PREFIX) -Dlibdir=lib -Dwerror=$(WERROR)
 
 build-asan:
-	@test -f build-asan/build.ninja || meson setup build-asan -Dwerror=$(WERROR) -Db_lundef=false \
+	@test -f build-asan/build.ninja || meson setup build-asan -Dwerror=$(WERROR) -Doptimization=0 -Db_lundef=false \
 		-Db_sanitize=address,undefined >/dev/null
 	@ninja -C build-asan -j $(JOBS)
 
