@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import pathlib
 import re
+import signal
 import time
 import urllib.parse
 
@@ -209,6 +211,35 @@ def test_a_flood_to_a_slow_reader_takes_no_memory_and_loses_nothing(server, box)
         output, code = terminal.end()
         assert resident(gateway) - before < 6 << 20
     assert len(output) == 20000000 + len("THE END") and output.endswith(b"y\ny\nTHE END") and code == 1000
+    assert terminal.texts == [{"type": "exit", "exit_code": 0, "signal": None}]
+
+
+UNTIL_BLOCKED = r"""
+import os, time, tty
+tty.setraw(1)
+os.set_blocking(1, False)
+count, since = 0, time.monotonic()
+while time.monotonic() < since + 0.5:
+    try:
+        count += os.write(1, b"%07d\n" % (count // 8) * 16)
+        since = time.monotonic()
+    except BlockingIOError:
+        time.sleep(0.01)
+open("count", "w").write(str(count))
+time.sleep(1)
+"""
+
+
+def test_what_a_program_wrote_last_reaches_a_client_that_is_behind(server, box):
+    box.put("write.py", UNTIL_BLOCKED.encode())
+    gateway = server.process_of("hotcell-gateway")
+    with Terminal(box, command="python3 write.py") as terminal:
+        count = int(wait_for(lambda: (answer := box.get("count")).status == 200 and answer.body))
+        os.kill(gateway, signal.SIGSTOP)  # so that it hears of the end and of the last bytes at once
+        time.sleep(1.5)
+        os.kill(gateway, signal.SIGCONT)
+        output, code = terminal.end()
+    assert len(output) == count and code == 1000
     assert terminal.texts == [{"type": "exit", "exit_code": 0, "signal": None}]
 
 
