@@ -259,6 +259,11 @@ def test_a_host_name_of_its_own(server, box):
     assert made["host_url"].startswith(f"http://{host['Host']}/?")
     entry = server.get("/" + made["host_url"].split("/", 3)[3], headers=host)
     assert entry.status == 302 and entry.headers["location"] == "/" and "HttpOnly" in entry.headers["set-cookie"]
+    token = made["host_url"].split("?")[1]
+    for asked, led in ((f"/a%20b/c?x=1&{token}&y=%2F", "/a%20b/c?x=1&y=%2F"), (f"/d?{token}&z", "/d?z"), (f"/{'e' * 8050}?{token}", "/")):
+        assert server.get(asked, headers=host).headers["location"] == led, asked
+    for elsewhere in ("//evil.example/", "/%2Fevil.example", "/\\evil.example"):
+        assert server.get(f"{elsewhere}?{token}", headers=host).status == 400, elsewhere
     cookie = {"Cookie": "other=1; " + entry.headers["set-cookie"].split(";")[0]}
     assert server.get("/page", headers={**host, **cookie}).json["path"] == "/page"
     assert server.get("/page", headers={"Host": f"8001-{box.id}.{DOMAIN}", **cookie}).status in (401, 404)  # a link is for one port
