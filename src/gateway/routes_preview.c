@@ -204,6 +204,26 @@ static bool token_fits(const struct gateway *gateway, const char *token, const s
     return preview_find(gateway->sandboxes, token, &found) == sandbox && found == port;
 }
 
+/* What was asked for, as it was sent, without the link in its query; NULL without memory. */
+static char *without_link(const char *target)
+{
+    size_t used = strcspn(target, "?");
+    const char *at = target + used;
+    char *text = strdup(target[0] == '/' ? target : "/"), mark = '?';
+    while (text != NULL && target[0] == '/' && *at != '\0') {
+        size_t length = strcspn(++at, "&");
+        if (strncmp(at, COOKIE "=", sizeof COOKIE) != 0) {
+            text[used] = mark;
+            memcpy(text + used + 1, at, length);
+            used += 1 + length;
+            mark = '&';
+        }
+        at += length;
+        text[used] = '\0';
+    }
+    return text;
+}
+
 /* A link that was opened: it becomes a cookie of this host's, and the address loses it. */
 static void take_link(struct http_request *request, const char *token)
 {
@@ -211,7 +231,9 @@ static void take_link(struct http_request *request, const char *token)
     snprintf(cookie, sizeof cookie, COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax%s", token,
              request->tls ? "; Secure" : "");
     http_add_header(request, "Set-Cookie", cookie);
-    http_add_header(request, "Location", request->path);
+    hc_cleanup_free char *place = without_link(request->target);
+    if (place == NULL || http_add_header(request, "Location", place) < 0)
+        http_add_header(request, "Location", "/"); /* too long to be said */
     reply_text(request, 302, "text/plain", "", 0);
 }
 

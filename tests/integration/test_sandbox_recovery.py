@@ -1,0 +1,85 @@
+"""Sandboxes that come back (`recover`) after their pid 1 or the warden was killed, and those that do not."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import time
+
+import pytest
+
+from cells import SLOW
+from sandboxes import ROOT, Sandbox, guests, wait_for
+from server import start_server  # noqa: F401  (fixtures)
+
+SETTINGS = {"env": {"E": "value"}, "metadata": {"a": [1]}, "limits": {"memory": "300m", "pids": 60}, "files": {"given": "at first"}, "max_lifetime": "5h"}
+
+
+def first_process(box):
+    """The cell's pid 1 as the host sees it: the warden's child that is the first in the pid namespace of the cell's programs."""
+    mark = f"sleep 471{time.monotonic_ns()}"
+    job = box.detach(f"{mark}; true")
+    space = os.readlink(f"/proc/{wait_for(lambda: guests(box.server, mark))[0]}/ns/pid")
+    warden, found = box.server.process_of("hotcell-warden"), []
+    for pid in box.server.descendants():
+        with contextlib.suppress(OSError):
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            if os.readlink(f"/proc/{pid}/ns/pid") == space and re.search(rf"^PPid:\t{warden}$", status, re.M) and re.search(r"^NSpid:.*\t1$", status, re.M):
+                found.append(pid)
+    box.ask("DELETE", "/jobs/{job}", job=job)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def kill_first_process(box):
+    os.kill(first_process(box), signal.SIGKILL)
+
+
+def kill_warden(box):
+    os.kill(box.server.process_of("hotcell-warden"), signal.SIGKILL)
+
+
+def change_files(box):
+    """And wait for what is kept of them, which is made a moment after the last use."""
+    box.out("echo changed > given; mkdir -p deep/er; printf '\\0\\377' > deep/er/bytes; ln -s deep link; echo '#!/bin/sh' > run; chmod 751 run; echo gone > /tmp/outside")
+    time.sleep(1.5 * SLOW)
+
+
+def check(box, times):
+    before = box.made.json
+    answer = wait_for(lambda: (one := box.exec("cat given; od -An -tx1 link/er/bytes; stat -c %a run; echo $E; ls /tmp")).status == 200 and one)
+    assert answer.headers.get("hotcell-recovered") == "true", answer
+    assert answer.json["stdout"] == "changed\n 00 ff\n751\nvalue\n", answer
+    after = box.look()
+    for field in ("id", "limits", "env", "metadata", "read_only", "max_lifetime", "recover", "created_at"):
+        assert after[field] == before[field], field
+    assert (after["state"], after["recovered"], after["reason"]) == ("running", times, None)
+    assert "hotcell-recovered" not in box.exec("true").headers  # only once
+
+
+@pytest.mark.parametrize("kill", (kill_first_process, kill_warden))
+def test_one_that_recovers_is_there_again_with_its_files_and_settings(start_server, kill):
+    box = Sandbox(start_server(), recover=True, **SETTINGS)
+    for times in (1, 2):
+        change_files(box)
+        kill(box)
+        wait_for(lambda: box.state == "failed")
+        check(box, times)
+
+
+@pytest.mark.parametrize("kill, word", ((kill_first_process, "pid 1"), (kill_warden, "warden")))
+def test_one_that_does_not_is_failed_and_says_why(start_server, kill, word):
+    server = start_server()
+    box = Sandbox(server, **SETTINGS)
+    box.shell("x=1")
+    kill(box)
+    wait_for(lambda: box.state == "failed")
+    facts = box.look()
+    assert word in facts["reason"] and facts["recovered"] == 0
+    for answer in (box.exec("true"), box.shell("true"), box.ask("POST", "/contexts", {"language": "bash"}), box.facts("/workspace"), box.ask("POST", "/pause")):
+        assert answer.status == 409 and "hotcell-recovered" not in answer.headers, answer
+    assert word in box.exec("true").json["detail"]
+    assert [one["id"] for one in server.get(ROOT + "?state=failed").json["sandboxes"]] == [box.id]
+    assert box.delete().status == 204
+    wait_for(lambda: box.ask("GET").status == 404)  # 503 while the next warden starts
