@@ -5,7 +5,8 @@
  * needs its rights is played (played.h).
  *
  * Checked: what the warden hands on has passed its checks; two living cells have not the same uids; a job that was
- * asked for is answered exactly once; when the keeper goes and everything has ended, no cell, fd or memory is left.
+ * asked for is answered exactly once, and so is a question about a cell that lasts; when the keeper goes and everything
+ * has ended, no cell, fd or memory is left.
  *
  * The input is a row of steps: one byte says what happens, those after it with what.
  */
@@ -61,6 +62,10 @@ static uint8_t next_byte(void)
 }
 
 #include "played.h"
+#include "played_groups.h"
+
+/* The client reads while the warden speaks: a list of what is held can be longer than the socket has room for. */
+static int played_send(int socket, const void *data, size_t length, const int *fds, size_t count);
 
 /* ---- the warden ---- */
 
@@ -94,7 +99,22 @@ int warden_main(void);
 #define tell tell_of_job
 #include "../../src/warden/job.c"
 #undef tell
+#define hc_send_fds played_send
 #include "../../src/warden/main.c"
+#undef hc_send_fds
+#define kill played_kill
+#define cgroup_inner_create played_inner_create
+#define cgroup_inner_kill played_inner_kill
+#define cgroup_inner_remove played_inner_remove
+#define cgroup_freeze played_freeze
+#define sweep sweep_of_job
+#include "../../src/warden/lasting.c"
+#undef kill
+#undef cgroup_inner_create
+#undef cgroup_inner_kill
+#undef cgroup_inner_remove
+#undef cgroup_freeze
+#undef sweep
 #include "../../src/warden/supervise.c"
 #define FAILED_PAUSE_US POOL_FAILED_PAUSE_US
 #include "../../src/warden/pool.c"
@@ -120,6 +140,8 @@ int warden_main(void);
 #undef _exit
 #undef syscall
 
+#include "forgotten.h"
+
 /* ---- its client and its keeper ---- */
 
 struct world {
@@ -127,6 +149,7 @@ struct world {
     int client, control, hosts; /* our ends */
     int wardens_control;        /* which main() has as a fixed number */
     size_t asked, answered;     /* jobs of this client, in cells that have a number */
+    size_t questions, replies;  /* about cells that last */
     bool whole;                 /* it has been our only client */
     bool finishing;             /* nothing is sent any more */
 };
@@ -143,8 +166,20 @@ static void drain(struct world *world)
         check(memchr(message.err.remedy, '\0', sizeof message.err.remedy) != NULL);
         check(memchr(message.err.field, '\0', sizeof message.err.field) != NULL);
         world->answered += message.type == WARDEN_JOB_ENDED;
-        check(!world->whole || world->answered <= world->asked);
+        world->replies += message.type == WARDEN_CELL_USAGE || message.type == WARDEN_CELL_FREEZE ||
+                          (message.type == WARDEN_HELD && message.cell == 0);
+        check(!world->whole || (world->answered <= world->asked && world->replies <= world->questions));
     }
+}
+
+static struct world the_world;
+
+static int played_send(int socket, const void *data, size_t length, const int *fds, size_t count)
+{
+    int result;
+    while ((result = hc_try_send_fds(socket, data, length, fds, count)) == -EAGAIN)
+        drain(&the_world);
+    return result;
 }
 
 static void turn(struct world *world)
@@ -172,10 +207,26 @@ static int mounts_file(uint32_t count)
     return hc_memfd_sealed("fuzz", mounts, length);
 }
 
+/* For a cell that lasts. */
+static void make_lasting(struct warden_message *message)
+{
+    uint8_t how = next_byte();
+    message->cell |= WARDEN_LASTING;
+    message->lasting = 1;
+    message->cell_limits = message->job_spec.limits;
+    message->on = how & 1;
+    message->verbose = how >> 1 & 1;
+    message->since = how & 4 ? played_now() : 0;
+    message->job_spec.has_door = how >> 3 & 1;
+    message->job_spec.has_files = how >> 4 & 3;
+    message->signal = next_byte() % 70 - 2;
+}
+
 static struct warden_message sound_message(uint32_t type)
 {
     struct warden_message message = {.protocol = WARDEN_PROTOCOL, .type = type};
-    message.cell = next_byte() % 5;
+    uint8_t number = next_byte();
+    message.cell = number % 128 % 5;
     message.job = next_byte() % 4;
     message.reason = next_byte() % 9;
     message.cell_spec =
@@ -185,6 +236,8 @@ static struct warden_message sound_message(uint32_t type)
     message.job_spec.stage = next_byte() % 3;
     message.job_spec.limits = (struct job_limits){
         .memory = 64 << 20, .pids = 10, .files_open = 64, .file_size = 1 << 20, .cpu_shares = 1024, .wall = 1000000};
+    if (number & 128)
+        make_lasting(&message);
     return message;
 }
 
@@ -207,29 +260,36 @@ static void prepare_hosts(struct world *world, uint32_t count)
 
 static void send_message(struct world *world, bool sound)
 {
-    struct warden_message message = sound_message(next_byte() % 17);
+    struct warden_message message = sound_message(next_byte() % 24);
     if (!sound) { /* a few bytes of it are anything */
         for (int i = next_byte() % 8; i >= 0; i--)
             ((uint8_t *)&message)[(next_byte() * 256u + next_byte()) % sizeof message] = next_byte();
     } else {
         message.cell_spec.mount_count = next_byte() % 4 == 3 ? next_byte() % 18 : 0;
-        message.job_spec.kind = next_byte() % 2;
+        message.job_spec.kind = next_byte() % (message.lasting ? 5 : 2);
         message.job_spec.last = next_byte() % 4 == 3;
     }
     size_t count = 0;
-    int fds[8];
+    int fds[WARDEN_KEEP_MAX + 2];
     if (message.type == WARDEN_CELL_NEW && message.cell_spec.mount_count) {
         prepare_hosts(world, message.cell_spec.mount_count);
         fds[count++] = mounts_file(message.cell_spec.mount_count);
         check(fds[0] >= 0);
     } else {
-        size_t wanted = message.type == WARDEN_JOB_START ? (message.job_spec.has_files ? 5 : 4) : 0;
+        size_t wanted = 0;
+        if (message.type == WARDEN_JOB_START)
+            wanted = 4 + (message.job_spec.has_files != 0) + (message.job_spec.has_door != 0);
+        else if (message.type == WARDEN_KEEP)
+            wanted = next_byte() % (WARDEN_KEEP_MAX + 2);
         uint8_t other = next_byte();
         for (wanted = other % 8 == 7 ? other / 8 % 8 : wanted; count < wanted; count++)
             check((fds[count] = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0);
     }
     size_t length = !sound && next_byte() % 16 == 15 ? next_byte() : sizeof message;
     world->asked += message.type == WARDEN_JOB_START && message.cell != 0;
+    world->questions +=
+        message.type == WARDEN_HELD ||
+        ((message.type == WARDEN_CELL_USAGE || message.type == WARDEN_CELL_FREEZE) && message.cell != 0);
     if (length != sizeof message || message.protocol != WARDEN_PROTOCOL)
         world->whole = false;
     if (length > 0 && hc_try_send_fds(world->client, &message, length, fds, count) < 0)
@@ -350,6 +410,14 @@ static void set_up(struct world *world)
     world->hosts = ends[1];
 }
 
+static bool has_unended(const struct held_cell *cell)
+{
+    const struct held_job *job = cell->jobs;
+    while (job && job->over)
+        job = job->next;
+    return job != NULL;
+}
+
 /* Everything ends by itself; then the keeper goes. The warden must follow: it leaves by way of `over`. */
 static void finish_all(struct world *world)
 {
@@ -363,9 +431,10 @@ static void finish_all(struct world *world)
     }
     if (same && world->warden.client >= 0) {
         struct held_cell *cell = world->warden.cells;
-        while (cell && (!cell->jobs || cell->place != PLACE_CLIENT))
+        while (cell && (!has_unended(cell) || cell->place != PLACE_CLIENT))
             cell = cell->next;
         check(cell != NULL || world->answered == world->asked);
+        check(world->replies == world->questions);
     }
     world->control = hc_close(world->control);
     world->client = hc_close(world->client);
@@ -376,50 +445,6 @@ static void finish_all(struct world *world)
         play_time(world->warden.loop, 1100);
     }
     check(!"the warden stays although its keeper and its cells are gone");
-}
-
-/* One that left in haste has not cleared up: the kernel would. */
-static void forget_cells(struct warden *warden)
-{
-    while (warden->cells) {
-        struct held_cell *cell = warden->cells;
-        warden->cells = cell->next;
-        while (cell->jobs) {
-            struct held_job *job = cell->jobs;
-            cell->jobs = job->next;
-            for (size_t i = 0; i < 5; i++)
-                hc_close(job->fds[i]);
-            hc_close(job->pidfd);
-            hc_close(job->report);
-            hc_close(job->door);
-            hc_close(job->door_inside);
-            free(job);
-        }
-        hc_close(cell->cell.pidfd);
-        hc_close(cell->cell.report);
-        free(cell);
-    }
-}
-
-/* The kernel ends zygotes as well. */
-static void forget_zygotes(struct warden *warden)
-{
-    while (warden->warm) {
-        struct warm *warm = warden->warm;
-        warden->warm = warm->next;
-        while (warm->zygotes) {
-            struct zygote *zygote = warm->zygotes;
-            while (zygote->first) {
-                struct pending *pending = zygote->first;
-                zygote->first = pending->next;
-                free(pending);
-            }
-            zygote_free(zygote);
-        }
-        for (uint32_t i = 0; i < warm->spec.stages; i++)
-            hc_close(warm->blocks[i]);
-        free(warm);
-    }
 }
 
 /* How many there are, and the highest. */
@@ -455,22 +480,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct world world;
     unsigned highest = 2;
     size_t before = open_fds(&highest);
     signal(SIGPIPE, SIG_IGN);
     input = data;
     input_left = size;
-    set_up(&world);
+    set_up(&the_world);
     int code = setjmp(over);
     if (code == 0) {
         for (int i = 0; input_left > 0 && i < STEPS; i++)
-            step(&world);
-        finish_all(&world);
+            step(&the_world);
+        finish_all(&the_world);
     }
-    check(code == IN_HASTE || world.warden.cells == NULL);
-    release(&world);
-    if (code == DONE && world.finishing) /* one that leaves in the middle of a message leaves its fds to the kernel */
+    check(code == IN_HASTE || the_world.warden.cells == NULL);
+    release(&the_world);
+    if (code == DONE &&
+        the_world.finishing) /* one that leaves in the middle of a message leaves its fds to the kernel */
         check(open_fds(NULL) == before);
     else
         hc_close_range(highest + 1, ~0U, 0);

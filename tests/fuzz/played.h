@@ -74,7 +74,7 @@ struct played {
     int gone;    /* the writing end */
     int report;  /* our end of its pipe; -1 once closed */
     int door;    /* its end; -1: none */
-    bool over, killed;
+    bool over, killed, reaped;
     int code, status;
     const void *owner; /* the warden's struct cell, for a cell */
     unsigned slot;
@@ -156,8 +156,9 @@ static void end_played(struct played *process)
 
 static long played_wait(int fd, siginfo_t *info)
 {
-    const struct played *process = find_played(fd);
+    struct played *process = find_played(fd);
     if (process && process->over) {
+        process->reaped = true;
         info->si_pid = (pid_t)(process - played + 1);
         info->si_code = process->code;
         info->si_status = process->status;
@@ -168,8 +169,8 @@ static long played_wait(int fd, siginfo_t *info)
 static int played_signal(int pidfd, int number)
 {
     struct played *process = find_played(pidfd);
-    check(process != NULL && number == SIGKILL);
-    process->killed = true;
+    check(process != NULL && number > 0 && number <= 64);
+    process->killed = process->killed || number == SIGKILL;
     return 0;
 }
 
@@ -343,7 +344,9 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
     struct hc_err none = {0};
     (void)host, (void)group;
     check(cell->pid > 0 && job_limits_check(&job->limits, &none) == 0);
-    check(job->kind == CELL_JOB_PROGRAM || job->kind == CELL_JOB_COLLECT);
+    check(job->kind == CELL_JOB_PROGRAM || job->kind == (job->shared ? CELL_JOB_FILES : CELL_JOB_COLLECT) ||
+          (job->shared && job->door >= 0 && (job->kind == CELL_JOB_TERMINAL || job->kind == CELL_JOB_CONNECT)));
+    check(!job->shared || !job->sweep);
     check(fcntl(job->input, F_GETFD) >= 0 && fcntl(job->output, F_GETFD) >= 0 && fcntl(job->error, F_GETFD) >= 0 &&
           fcntl(job->block, F_GETFD) >= 0);
     struct played *process = (next_byte() & 3) == 3 ? NULL : play_with_report(PLAYED_JOB, pidfd, report);
