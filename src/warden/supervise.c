@@ -310,7 +310,7 @@ static void take_lasting(struct held_cell *cell, const struct warden_message *me
 static struct held_cell *take(struct warden *warden, const struct warden_message *message)
 {
     struct held_cell *cell = NULL;
-    if (message->warm)
+    if (message->warm && !message->lasting) /* whoever waits is in no group of its own, as a lasting cell's jobs are */
         cell = primed_take(warden, message->warm, &message->cell_spec);
     if (!cell)
         cell = pool_take(warden, &message->cell_spec);
