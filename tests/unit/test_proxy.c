@@ -28,6 +28,8 @@ static void test_the_request_is_handed_on_without_what_is_not_its(void **state)
     own.options.own_authorization = true;
     ask(&client, &own, "GET /p HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer guest\r\n\r\n");
     assert_true(has(&own.got, "authorization: Bearer guest\r\n"));
+    answer(&client, &own, "HTTP/1.1 204 No Content\r\n\r\n");
+    until(&client, own.ended == 2);
 }
 
 static void test_bodies_go_up_as_they_come(void **state)
