@@ -54,7 +54,9 @@ class Report:
             print(f"vm: {len(left_out)} tests left out: {', '.join(sorted(missing))} are not in the image", flush=True)
             items[:] = [item for item in items if item not in left_out]
             config.hook.pytest_deselected(items=left_out)
-        self.collected = len(items)
+
+    def pytest_collection_finish(self, session):
+        self.collected = len(session.items)  # after what -m and -k leave out
 
     def pytest_collectreport(self, report):
         if report.failed:
