@@ -235,7 +235,35 @@ def goes_on(server):
     return False
 
 
-@case(305, "the gateway's nth allocation fails", seconds=120, later=True)
+def starved(trial, folders, number):
+    """A server whose gateway's nth allocation fails, or why it did not start."""
+    libexec, languages = folders
+    with open(languages + "/fail_at", "w") as file:
+        file.write(str(number))
+    real = os.path.realpath(os.path.join(os.path.dirname(trial.hotcell), os.pardir, "languages"))  # libexec's neighbours are not there
+    server = Service(trial, '[languages]\npaths = ["%s", "%s"]\n' % (languages, real), libexec=libexec, name="starved-%d" % number)
+    try:
+        server.start(within=10)
+    except Stop as stop:
+        return None, str(stop).strip()
+    return server, ""
+
+
+def allocations_until_ready(trial, folders):
+    """About where failures stop to keep a gateway from reading its languages, whose files decide how many it makes until then."""
+    low, high = 1, 1 << 21
+    while high - low > 256:
+        middle = (low + high) // 2
+        server, _ = starved(trial, folders, middle)
+        if server:
+            high = middle
+            server.stop()
+        else:
+            low = middle
+    return low
+
+
+@case(305, "the gateway's nth allocation fails", seconds=180, later=True)
 def no_memory(trial):
     outside = [trial.outside("/bin/sh", "-c", "echo fine", env={"LD_PRELOAD": trial.program("libfailmalloc.so"), "FAIL_AT": str(number)}).code for number in range(1, 30)]
     trial.control(any(outside), "a plain program fails by it")
@@ -243,23 +271,20 @@ def no_memory(trial):
     if "libasan" in subprocess.run(["ldd", gateway], capture_output=True, text=True).stdout:
         trial.check(True, "an ASan build brings its own allocator")
         return
-    libexec, languages = starving(trial)
     told, died, fine, wrong = 0, 0, 0, []
     chance = random.Random(5)
-    # Some ten thousand until it serves; a request is some hundred.
-    numbers = sorted({*chance.sample(range(1, 10000), 10), *chance.sample(range(10000, 18000), 24)})
-    end = time.monotonic() + 70 * SLOW
+    folders = starving(trial)
+    ready = allocations_until_ready(trial, folders)
+    # It opens its database after the languages, with some thousands; a request is some hundred.
+    numbers = sorted({*chance.sample(range(1, ready), 8), *chance.sample(range(ready, ready + 16000), 20)})
+    end = time.monotonic() + 100 * SLOW
     for number in numbers:
         if time.monotonic() > end:
             break
-        with open(languages + "/fail_at", "w") as file:
-            file.write(str(number))
-        server = Service(trial, '[languages]\npaths = ["%s"]\n' % languages, libexec=libexec, name="starved-%d" % number)
-        try:
-            server.start(within=10)
-        except Stop as stop:
+        server, why = starved(trial, folders, number)
+        if server is None:
             told += 1
-            if not str(stop).strip():
+            if not why:
                 wrong.append("%d: silent" % number)
             continue
         first = server.part("gateway")
