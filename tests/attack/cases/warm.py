@@ -26,7 +26,7 @@ CONFIG = '[warm]\nstart = ["python/common"]\nforks = 100000\n'
 
 def ready(server, language="python", code="1", start="warm"):
     """The first answer of a program that was started ahead."""
-    deadline = time.monotonic() + 30 * SLOW
+    deadline = time.monotonic() + 60 * SLOW
     while (answer := server.run(language=language, code=code)).json.get("timing", {}).get("start") != start:
         if time.monotonic() > deadline:
             break
