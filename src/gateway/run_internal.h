@@ -91,6 +91,7 @@ struct runs {
     uint64_t usual_time;         /* µs that a run takes, a moving average */
     struct hc_timer *timer;
     uint64_t timer_at;
+    bool left; /* what an earlier gateway has left could not be read yet */
     bool draining;
     uint64_t drain_deadline;
     struct {

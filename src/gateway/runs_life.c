@@ -122,6 +122,8 @@ static void on_tick(struct hc_loop *loop, void *data)
     struct runs *runs = data;
     uint64_t now = hc_now();
     runs->timer = NULL;
+    if (runs->left)
+        runs_recover(runs);
     expire(runs, now);
     if (runs->draining && now >= runs->drain_deadline)
         each_run(runs, end_for_stop);
@@ -134,7 +136,7 @@ static void on_tick(struct hc_loop *loop, void *data)
 void runs_arm(struct runs *runs)
 {
     bool busy = queue_count(runs->queue) > 0 || (runs->draining && runs->driven > 0);
-    if (!busy && runs->oldest == NULL)
+    if (!busy && runs->oldest == NULL && !runs->left)
         return;
     uint64_t when = hc_now() + (busy ? TICK_BUSY : TICK_IDLE);
     if (runs->timer != NULL && runs->timer_at <= when)
@@ -268,6 +270,9 @@ static int go_on(struct run *run, const struct run_row *row, struct hc_err *err)
 static int recover_row(void *data, const struct run_row *row)
 {
     struct runs *runs = data;
+    const struct caller anyone = {.operator_ = true};
+    if (runs_find(runs, &anyone, row->id) != NULL)
+        return 0; /* this gateway's own, where the store could not be read when it started */
     struct run_options options = {.keep_going = row->keep_going, .kind = row->kind};
     snprintf(options.caller.tenant, sizeof options.caller.tenant, "%s", row->tenant);
     struct run *run = run_new(runs, &options);
@@ -296,9 +301,12 @@ static int recover_row(void *data, const struct run_row *row)
     return 0;
 }
 
+/* A disk that is full when a gateway starts may hold what was accepted in the journal alone: then it is tried again. */
 void runs_recover(struct runs *runs)
 {
     int result = store_run_unfinished(runs->gateway->store, recover_row, runs);
-    if (result < 0)
+    if (result < 0 && !runs->left)
         hc_log(HC_LOG_ERROR, "reading the runs that were left: %s", strerror(-result));
+    runs->left = result < 0;
+    runs_arm(runs);
 }

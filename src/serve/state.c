@@ -188,7 +188,8 @@ static int give_file(int folder, const char *name, uid_t uid, gid_t gid, struct 
 
 int state_give(const struct state *state, uid_t uid, gid_t gid, struct hc_err *err)
 {
-    static const char *const files[] = {"history.db", "history.db-wal", "history.db-shm", "history.db-journal"};
+    static const char *const files[] = {"history.db", "history.db-wal", "history.db-shm", "history.db-journal",
+                                        "history.db-runs"};
     if (uid == 0)
         return 0;
     if (fchown(state->lock, geteuid(), gid) < 0 || fchmod(state->lock, 01770) < 0)

@@ -184,6 +184,7 @@ static int prepare(struct store *store, const struct error_filter *filter, struc
 int store_error_list(struct store *store, const struct error_filter *filter, store_error_fn fn, void *data)
 {
     struct binding binding;
+    writer_settle(store);
     int count = 0, result = prepare(store, filter, &binding);
     if (result == 0) {
         while (bind_row(&binding)) {

@@ -1,57 +1,8 @@
-/* Runs, written. Each change copies what it needs into one block of memory, which is the task. */
+/* Runs, written. */
 #include "store/internal.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct run_task {
-    struct task task; /* first: a task is freed as a whole */
-    struct run_row row;
-    char bytes[]; /* shape, request, result, log, each with a NUL behind */
-};
-
-static char *copy_bytes(char **free_space, const char *bytes, size_t length)
-{
-    if (bytes == NULL)
-        return NULL;
-    char *copy = *free_space;
-    memcpy(copy, bytes, length);
-    copy[length] = '\0';
-    *free_space += length + 1;
-    return copy;
-}
-
-enum { PROMPT_BYTES = 64 * 1024 };
-
-static int apply_insert(struct store *store, struct task *task);
-static int apply_finish(struct store *store, struct task *task);
-
-/* Copies the row and hands the copy to the writer. */
-static int submit_row(struct store *store, int (*apply)(struct store *, struct task *), const struct run_row *row,
-                      store_done_fn done, void *data)
-{
-    size_t shape = row->shape != NULL ? strlen(row->shape) : 0, size = sizeof(struct run_task);
-    size_t parts[] = {shape, row->request_length, row->result_length, row->log_length};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (parts[i] >= QUEUE_BYTES) /* before so much memory is asked for; it would not fit into the queue */
-            return -EFBIG;
-        size += parts[i] + 1;
-    }
-    struct run_task *copy = malloc(size);
-    if (copy == NULL)
-        return -ENOMEM;
-    *copy = (struct run_task){.task = {.apply = apply, .done = done, .data = data, .bytes = size}, .row = *row};
-    copy->task.prompt = apply == apply_finish && size < PROMPT_BYTES;
-    /* Nobody waits to hear that a run has begun unless it is to go on by itself; most are over soon, and then it is one
-     * commit. */
-    copy->task.patient = apply == apply_insert && !row->keep_going;
-    char *free_space = copy->bytes;
-    copy->row.shape = copy_bytes(&free_space, row->shape, shape);
-    copy->row.request = copy_bytes(&free_space, row->request, row->request_length);
-    copy->row.result = copy_bytes(&free_space, row->result, row->result_length);
-    copy->row.log = copy_bytes(&free_space, row->log, row->log_length);
-    return writer_submit(store, &copy->task);
-}
 
 static int write_row(struct store *store, enum statement which, const struct run_row *row, int64_t *seq)
 {
@@ -106,9 +57,9 @@ static int count_row(struct store *store, const struct run_row *row, const char 
     return history_count(store, tenant, row->status, 1, (int64_t)row->cpu_us, (int64_t)row->wall_us);
 }
 
-static int apply_insert(struct store *store, struct task *task)
+int history_apply_insert(struct store *store, struct task *task)
 {
-    const struct run_row *row = &((struct run_task *)task)->row;
+    const struct run_row *row = &((struct change *)task)->record.row;
     int64_t seq = 0;
     int status = write_row(store, WRITE_RUN_INSERT, row, &seq);
     if (status == 0 && (row->request != NULL || row->result != NULL || row->log != NULL))
@@ -134,9 +85,9 @@ static int uncount(struct store *store, const char *id, char *tenant, size_t siz
     return result < 0 || !found ? result : history_count(store, tenant, status, -1, cpu_us, wall_us);
 }
 
-static int apply_finish(struct store *store, struct task *task)
+int history_apply_finish(struct store *store, struct task *task)
 {
-    const struct run_row *row = &((struct run_task *)task)->row;
+    const struct run_row *row = &((struct change *)task)->record.row;
     char tenant[sizeof row->tenant];
     int64_t seq = 0;
     memcpy(tenant, row->tenant, sizeof tenant);
@@ -152,32 +103,13 @@ static int apply_finish(struct store *store, struct task *task)
     return status;
 }
 
-int store_run_insert(struct store *store, const struct run_row *row, store_done_fn done, void *data)
+int history_apply_started(struct store *store, struct task *task)
 {
-    return submit_row(store, apply_insert, row, done, data);
-}
-
-int store_run_finish(struct store *store, const struct run_row *row, store_done_fn done, void *data)
-{
-    struct run_row ended = *row;
-    ended.request = NULL;
-    ended.request_length = 0;
-    return submit_row(store, apply_finish, &ended, done, data);
-}
-
-struct started_task {
-    struct task task;
-    char id[sizeof(((struct run_row *)NULL)->id)];
-    int64_t started_at;
-};
-
-static int apply_started(struct store *store, struct task *task)
-{
-    const struct started_task *started = (struct started_task *)task;
+    const struct run_row *row = &((struct change *)task)->record.row;
     struct binding binding = bind_start(&store->writer, WRITE_RUN_STARTED);
-    bind_text(&binding, started->id);
-    bind_number(&binding, started->started_at);
-    char tenant[sizeof(((struct run_row *)NULL)->tenant)];
+    bind_text(&binding, row->id);
+    bind_number(&binding, row->started_at);
+    char tenant[sizeof row->tenant];
     bool changed = bind_row(&binding);
     if (changed) {
         store_column(binding.statement, 0, tenant, sizeof tenant);
@@ -191,14 +123,58 @@ static int apply_started(struct store *store, struct task *task)
     return status;
 }
 
+/* ---- from the caller ---- */
+
+/* Copies the row into a change. */
+static int copy_row(enum record_kind kind, const struct run_row *row, store_done_fn done, void *data,
+                    struct change **out)
+{
+    struct record record = {.kind = kind, .row = *row};
+    record.shape_length = row->shape != NULL ? strlen(row->shape) : 0;
+    return change_new(&record, done, data, out);
+}
+
+/* Whether a run of this id is there, or on its way. Nobody else makes runs: the answer holds until this caller's next
+ * insert. First what is on its way, for it gets into the database meanwhile. */
+static bool is_taken(struct store *store, const char *id)
+{
+    pthread_mutex_lock(&store->lock);
+    bool taken = ids_has(store, id);
+    pthread_mutex_unlock(&store->lock);
+    struct binding binding = bind_start(&store->reader, READ_EXISTS);
+    bind_text(&binding, id);
+    taken |= bind_row(&binding);
+    bind_end(&binding);
+    return taken;
+}
+
+int store_run_insert(struct store *store, const struct run_row *row, store_done_fn done, void *data)
+{
+    struct change *change = NULL;
+    int status = copy_row(RECORD_INSERT, row, done, data, &change);
+    if (status < 0)
+        return status;
+    /* What goes through the journal is acknowledged before the database could tell. */
+    change->task.refused = store->journal != NULL && is_taken(store, row->id);
+    change->task.result = change->task.refused ? -EEXIST : 0;
+    return writer_submit(store, &change->task);
+}
+
+int store_run_finish(struct store *store, const struct run_row *row, store_done_fn done, void *data)
+{
+    struct run_row ended = *row;
+    struct change *change = NULL;
+    ended.request = NULL;
+    ended.request_length = 0;
+    int status = copy_row(RECORD_FINISH, &ended, done, data, &change);
+    return status < 0 ? status : writer_submit(store, &change->task);
+}
+
 int store_run_started(struct store *store, const char *id, int64_t started_at, store_done_fn done, void *data)
 {
-    struct started_task *copy = malloc(sizeof *copy);
-    if (copy != NULL) {
-        *copy =
-            (struct started_task){.task = {.apply = apply_started, .done = done, .data = data, .bytes = sizeof *copy},
-                                  .started_at = started_at};
-        strncpy(copy->id, id, sizeof copy->id - 1);
-    }
-    return writer_submit(store, (struct task *)copy);
+    struct record record = {.kind = RECORD_STARTED, .row = {.started_at = started_at}};
+    struct change *change = NULL;
+    strncpy(record.row.id, id, sizeof record.row.id - 1);
+    int status = change_new(&record, done, data, &change);
+    return status < 0 ? status : writer_submit(store, &change->task);
 }

@@ -1,4 +1,7 @@
-/* Runs, read: on the caller's thread, from a snapshot that writing does not disturb. */
+/*
+ * Runs, read: on the caller's thread, from a snapshot that writing does not disturb. What was acknowledged and is still
+ * in the journal is put into the database first; where that cannot be done, what is there can still be read.
+ */
 #include "store/internal.h"
 #include <errno.h>
 #include <stdio.h>
@@ -59,15 +62,20 @@ static int read_rows(struct binding *binding, store_row_fn fn, void *data)
 
 int store_run_get(struct store *store, const char *tenant, const char *id, store_row_fn fn, void *data)
 {
+    int settled = writer_settle(store);
     struct binding binding = bind_start(&store->reader, tenant != NULL ? READ_RUN_OF_TENANT : READ_RUN);
     bind_text(&binding, id);
     if (tenant != NULL)
         bind_text(&binding, tenant);
-    return read_rows(&binding, fn, data);
+    int found = read_rows(&binding, fn, data);
+    return found == 0 ? settled : found; /* it may be among those that are not there yet */
 }
 
 int store_run_unfinished(struct store *store, store_row_fn fn, void *data)
 {
+    int settled = writer_settle(store);
+    if (settled < 0)
+        return settled; /* some are not there yet: the caller comes again */
     struct binding binding = bind_start(&store->reader, READ_UNFINISHED);
     return read_rows(&binding, fn, data);
 }
@@ -97,6 +105,7 @@ static int prepare_list(struct store *store, const struct run_filter *filter, st
 int store_run_list(struct store *store, const struct run_filter *filter, store_row_fn fn, void *data)
 {
     struct binding binding;
+    writer_settle(store);
     int result = prepare_list(store, filter, &binding);
     if (result == 0)
         result = read_rows(&binding, fn, data);
@@ -148,6 +157,7 @@ int store_totals(struct store *store, const char *tenant, int64_t since, struct 
     struct store_totals sum = {0};
     int64_t bytes = 0;
     int status;
+    writer_settle(store);
     if (since > 0) {
         enum statement which = tenant != NULL ? READ_TOTALS_SINCE_OF_TENANT : READ_TOTALS_SINCE;
         status = add_statuses(store, which, tenant, since, &sum);

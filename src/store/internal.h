@@ -6,6 +6,8 @@
 #ifndef HC_STORE_INTERNAL_H
 #define HC_STORE_INTERNAL_H
 
+#include "store/journal.h"
+#include "store/record.h"
 #include "store/store.h"
 #include <pthread.h>
 #include <sqlite3.h>
@@ -37,6 +39,8 @@ enum statement {
     WRITE_KEYS_CHANGED,
     WRITE_USAGE_ADD,
     WRITE_PROBE,
+    FIND_STATE,
+    WRITE_STATE,
     PRUNE_BY_AGE,
     PRUNE_OLDEST,
     PRUNE_DELETE,
@@ -54,7 +58,8 @@ enum statement {
     READ_TOTALS_SINCE_OF_TENANT,
     READ_BYTES,
     READ_KEYS,
-    READ_KEYS_VERSION,
+    READ_STATE,
+    READ_EXISTS,
     READ_USAGE,
     STATEMENT_COUNT,
 };
@@ -103,7 +108,7 @@ int errors_forget(struct store *store, int64_t seq);
 int schema_prepare(sqlite3 *db, const char *path, bool read_only, struct hc_err *err);
 int schema_fail(sqlite3 *db, int code, const char *path, const char *what, struct hc_err *err);
 
-/* ---- writer.c ---- */
+/* ---- tasks: a change that waits ---- */
 enum { TASK_AGAIN = 1 };
 struct task {
     struct task *next;
@@ -113,26 +118,104 @@ struct task {
     void *data;
     size_t bytes; /* what it holds in memory */
     int result;
+    size_t record;   /* its size in the journal; 0: it goes into the database at once */
     bool alone;      /* a transaction of its own */
     bool prompt;     /* somebody waits for it, and it is worth holding up the caller for a moment: see write_at_once */
     bool patient;    /* it may wait a moment for a change that it can share a commit with */
+    bool refused;    /* it is known that it changes nothing: `result` says why */
     bool checkpoint; /* set by apply: what was freed goes back to the file system */
     bool waited;     /* somebody sleeps until it is settled, and owns it */
     bool settled;
+    /* Of one that is in the journal: it is freed once the database has it and its `done` was called. */
+    bool pending, told;
+    struct task *done_next;
+    struct task *same_slot; /* ids.c */
 };
 
+/* ---- change.c ---- */
+/* A change that the journal can hold: its task, with a copy of all that it needs. */
+struct change {
+    struct task task; /* first: a task is freed as a whole */
+    struct record record;
+    char bytes[]; /* shape, request, result, log, each with a NUL behind */
+};
+/* -EFBIG: it would not fit into the queue; -ENOMEM. `record` is copied with what it points to. */
+int change_new(const struct record *record, store_done_fn done, void *data, struct change **out);
+/* The changes of an entry, in order. */
+int change_read(const struct journal_entry *entry, struct task **first, struct task **last);
+
+int history_apply_insert(struct store *store, struct task *task);
+int history_apply_started(struct store *store, struct task *task);
+int history_apply_finish(struct store *store, struct task *task);
+int usage_apply(struct store *store, struct task *task);
+
+void task_append(struct task **first, struct task **last, struct task *task);
+void task_free_all(struct task *first);
+
+/* ---- ids.c ---- */
+/* Ids of inserts that the database does not have yet, so that the second of two is told so before it is in the journal.
+ * Under `lock`. */
+enum { ID_SLOTS = 256 };
+void ids_add(struct store *store, struct task *insert);
+void ids_remove(struct store *store, const struct task *task); /* one that is not there: does nothing */
+bool ids_has(const struct store *store, const char *id);
+
+/* ---- commit.c ---- */
+struct commit {
+    struct task *pending; /* from the journal: what concerns one of them alone is nobody's to hear any more */
+    struct task *batch;   /* each gets its `result` */
+    uint64_t journal;     /* its id, 0: there is none; and its number up to which the database then has it all: */
+    uint64_t applied;
+    bool durable; /* on disk when it returns; else the journal still holds it */
+};
+/* One transaction. As a whole it succeeds or fails. By whoever has the writer. */
+int commit_write(struct store *store, const struct commit *commit);
+void commit_checkpoint(struct store *store);
+
+/* ---- recover.c ---- */
+/* Opens the journal, and takes what the database does not have of it as pending. It is tried once to apply it, together
+ * with a first change, which must be one: with it, what a process that was killed had committed without a sync gets
+ * one, before the journal's blocks are used again. */
+int recover_own(struct store *store, struct task *first, struct hc_err *err);
+/* For whoever has no journal of its own: what another process acknowledged is in the database when this returns 0. It
+ * waits for that process, which applies it within moments, or does it itself where that is gone. -EBUSY: not yet. */
+int recover_follow(struct store *store, struct hc_err *err);
+
+/* ---- writer.c ---- */
 /* Takes a task that malloc'ed memory begins with, also on failure. */
 int writer_submit(struct store *store, struct task *task);
 /* The caller's own task; returns once it is on disk, with its result. */
 int writer_wait(struct store *store, struct task *task);
 int writer_open(struct store *store, struct hc_err *err);
 void writer_close(struct store *store); /* everything is written, every done is called */
+/* Before reading: what was acknowledged is in the database. -errno: not all of it, and the rest can be read. */
+int writer_settle(struct store *store);
+
+/* ---- batch.c ---- */
+/* With the lock held, which is let go meanwhile. The queue is not empty, and nobody else is writing; for what does not
+ * go into the journal, nobody has the writer either. */
+void batch_write(struct store *store);
+/* Whether a batch that begins with this task goes into the journal. */
+bool batch_is_for_journal(const struct store *store, const struct task *task);
+
+/* ---- pending.c ---- all with the lock held */
+void pending_add(struct store *store, struct task *task);
+/* When it is to be applied, on hc_now's clock; UINT64_MAX: there is nothing. */
+uint64_t pending_due(const struct store *store);
+/* Takes the writer, which nobody has; the lock is let go meanwhile. */
+int pending_apply(struct store *store, bool durable);
+/* The same, with a batch of changes that are not in the journal. */
+int pending_apply_with(struct store *store, struct task *batch);
 
 enum {
     QUEUE_BYTES = 256 * 1024 * 1024,
     BATCH_TASKS = 1024,
     BATCH_BYTES = 32 * 1024 * 1024,
+    RECORD_BYTES = 64 * 1024, /* what is larger goes into the database at once: it would be written twice */
     USED_SLOTS = 64,
+    INDEX_HEADER = 96,
+    INDEX_BYTES = 32 * 1024, /* SQLite maps so much of it at a time */
+    PATIENCE_US = 50 * 1000,
 };
 
 /* Which file it is, to notice that it was taken away. */
@@ -144,24 +227,40 @@ struct file_identity {
 struct store {
     struct hc_loop *loop; /* NULL: no thread */
     bool read_only;
-    char *path, *wal_path;
-    struct file_identity database, wal;
+    char *folder, *path, *wal_path, *journal_path;
+    struct file_identity database, wal, journal_file;
     struct connection writer, reader;
-    int log_pages; /* of the write-ahead log, after the last commit; the thread's */
+    _Atomic int log_pages;   /* of the write-ahead log, after the last commit */
+    bool relaxed;            /* commits are not synced now; the writer's */
+    bool unsynced, doubtful; /* commit.c; the writer's */
+    struct journal *journal; /* NULL: everything goes into the database at once */
 
     /* The queue. All of it is under `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t work, settled;
     struct task *first, *last;           /* to be written */
     size_t pressing;                     /* how many of them are not patient */
+    uint64_t waiting_since;              /* when the first of them came */
     bool busy;                           /* somebody is using `writer` */
-    uint64_t usual_commit;               /* µs, a moving average; 0: not known yet */
+    bool writing;                        /* somebody is making a batch of the queue durable */
+    uint64_t usual_commit;               /* µs that this takes, a moving average; 0: not known yet */
     uint64_t came_last;                  /* when a task came before this one */
-    struct task *done_first, *done_last; /* written, `done` not yet called */
+    struct task *done_first, *done_last; /* durable, `done` not yet called */
     size_t bytes;                        /* of both lists and of the batch at hand */
     int status;                          /* of the last transaction */
     bool probing;                        /* a probe was sent, and nothing was written since */
     bool stopping;
+    uint64_t thread_sleeps_until; /* 0: it is awake */
+
+    /* What is in the journal and not in the database. Under `lock`. */
+    struct task *pending_first, *pending_last;
+    size_t pending_count;
+    uint64_t pending_since;     /* when the first of them came */
+    uint64_t pending_not_until; /* the last try failed: the next one is then */
+    uint64_t pending_sequence;  /* of the last of them */
+    uint64_t pending_mark;      /* and where the journal is behind it */
+    bool journal_failed;        /* its last write: the next batch goes into the database at once */
+    struct task *ids[ID_SLOTS];
 
     /* The caller's thread only. */
     pthread_t thread;
@@ -169,12 +268,22 @@ struct store {
     int eventfd;
     struct hc_watch *watch;
     uint64_t keys_version;
+    const volatile void *index;               /* keys.c: of the write-ahead log */
+    unsigned char index_header[INDEX_HEADER]; /* as it was before `keys_version` was read */
+    bool index_known;
     struct {
         char name[64];
         int64_t when;
     } used[USED_SLOTS]; /* keys whose last use was written lately, by hash of the name */
 };
 
-bool store_in_place(const struct store *store); /* database and WAL are still the files that were opened */
+bool store_identify(const char *path, struct file_identity *identity);
+bool store_in_place(const struct store *store); /* database, WAL and journal are still the files that were opened */
+/* The file `path`, empty, where it is not there: for its owner alone, and root makes it for whom the folder belongs to.
+ */
+int store_make_file(const char *folder, const char *path, struct hc_err *err);
+/* `writer`, and which files it has. */
+int store_open_writer(struct store *store, struct hc_err *err);
+void store_close_writer(struct store *store);
 
 #endif

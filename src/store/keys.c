@@ -8,6 +8,7 @@
 #include "text/base64.h"
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,14 +183,53 @@ int store_key_list(struct store *store, store_key_fn fn, void *data)
     return status < 0 ? status : count;
 }
 
+/* The header of the write-ahead log's index, which all connections of all processes share in memory; every commit
+ * changes it before it returns (sqlite.org/walformat.html, "The WAL-Index Header"; there are two copies). SQLite has it
+ * mapped as long as the connection is open. NULL: it cannot be had, which costs a question. */
+static const volatile void *index_header(struct store *store)
+{
+    sqlite3_file *file = NULL;
+    volatile void *index = NULL;
+    if (store->index != NULL)
+        return store->index;
+    if (sqlite3_file_control(store->reader.db, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file) != SQLITE_OK ||
+        file == NULL || file->pMethods == NULL || file->pMethods->iVersion < 2 || file->pMethods->xShmMap == NULL)
+        return NULL;
+    if (file->pMethods->xShmMap(file, 0, INDEX_BYTES, 0, &index) == SQLITE_OK)
+        store->index = index;
+    return store->index;
+}
+
+static void copy_header(const volatile unsigned char *from, unsigned char *to)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (size_t i = 0; i < INDEX_HEADER; i++)
+        to[i] = from[i];
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Asked with every request. As long as nothing at all was committed, the answer is the last one. The header is looked
+ * at before the question: what is committed in between is seen the next time, for the header differs then. A copy that
+ * was taken in the middle of a change is like no other. */
 uint64_t store_version(struct store *store)
 {
-    struct binding binding = bind_start(&store->reader, READ_KEYS_VERSION);
+    unsigned char header[INDEX_HEADER];
+    const volatile void *index = index_header(store);
+    if (index != NULL)
+        copy_header(index, header);
+    if (index != NULL && store->index_known && memcmp(header, store->index_header, sizeof header) == 0)
+        return store->keys_version;
+    struct binding binding = bind_start(&store->reader, READ_STATE);
+    bind_text(&binding, "keys_version");
     uint64_t version = store->keys_version;
     if (bind_row(&binding))
         version = (uint64_t)sqlite3_column_int64(binding.statement, 0);
-    if (bind_end(&binding) == 0)
+    bool asked = bind_end(&binding) == 0;
+    if (asked)
         store->keys_version = version;
+    store->index_known = asked && index != NULL && sqlite3_txn_state(store->reader.db, NULL) == SQLITE_TXN_NONE;
+    if (store->index_known)
+        memcpy(store->index_header, header, sizeof header);
     return store->keys_version;
 }
 

@@ -67,8 +67,9 @@ enum { VERSION = sizeof MIGRATIONS / sizeof *MIGRATIONS };
 static int damaged(const char *path, const char *why, struct hc_err *err)
 {
     hc_fail(err, HC_CLASS_HOST, EBADMSG, "%s is damaged: %s", path, why);
-    return hc_err_remedy(err, "nothing was changed; move it away together with its -wal file and a new one is made, or "
-                              "get out what can be read with `sqlite3 FILE .recover`");
+    return hc_err_remedy(
+        err, "nothing was changed; move it away together with its -wal and -runs files and a new one is made, or "
+             "get out what can be read with `sqlite3 FILE .recover`");
 }
 
 int schema_fail(sqlite3 *db, int code, const char *path, const char *what, struct hc_err *err)

@@ -81,6 +81,10 @@ static const struct {
     [WRITE_PROBE] = {"INSERT INTO state (name, value) VALUES ('probes', 1) ON CONFLICT (name) DO UPDATE SET value ="
                      " value + 1",
                      true},
+    [FIND_STATE] = {"SELECT value FROM state WHERE name = ?1", true},
+    [WRITE_STATE] = {"INSERT INTO state (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value ="
+                     " excluded.value",
+                     true},
     [PRUNE_BY_AGE] = {"SELECT seq FROM runs WHERE created_at < ?1 AND status NOT IN ('queued', 'running')"
                       " ORDER BY created_at LIMIT ?2",
                       true},
@@ -114,7 +118,8 @@ static const struct {
     [READ_KEYS] = {"SELECT name, prefix, hash, runs_per_minute, concurrent, cpu_seconds_per_day, created_at,"
                    " revoked_at, used_at, no_compile_cache FROM keys ORDER BY seq",
                    false},
-    [READ_KEYS_VERSION] = {"SELECT value FROM state WHERE name = 'keys_version'", false},
+    [READ_STATE] = {"SELECT value FROM state WHERE name = ?1", false},
+    [READ_EXISTS] = {"SELECT 1 FROM runs WHERE id = ?1", false},
     [READ_USAGE] = {"SELECT cpu_us, runs FROM usage WHERE tenant = ?1 AND day = ?2", false},
 };
 

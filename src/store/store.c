@@ -20,9 +20,7 @@
 const char *const store_statuses[] = {"queued", "running",      "completed",  "error",  "compile_error", "timeout",
                                       "oom",    "output_limit", "pids_limit", "killed", "internal",      NULL};
 
-/* The file, empty, before SQLite opens it: SQLite would make it readable to all. Its -wal and -shm get the same mode
- * and owner. Root makes it for whom the folder belongs to. */
-static int create_database(const char *folder, const char *path, struct hc_err *err)
+int store_make_file(const char *folder, const char *path, struct hc_err *err)
 {
     hc_cleanup_fd int directory = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat status;
@@ -87,16 +85,37 @@ static int prepare(const char *path, bool writing, struct connection *connection
     return code == SQLITE_OK ? 0 : schema_fail(connection->db, code, path, "its tables are not as expected", err);
 }
 
+bool store_identify(const char *path, struct file_identity *identity)
+{
+    struct stat status;
+    if (stat(path, &status) < 0)
+        return false;
+    *identity = (struct file_identity){status.st_dev, status.st_ino};
+    return true;
+}
+
+int store_open_writer(struct store *store, struct hc_err *err)
+{
+    int status = open_connection(store->path, true, &store->writer, err);
+    if (status == 0)
+        status = schema_prepare(store->writer.db, store->path, false, err);
+    if (status == 0)
+        status = prepare(store->path, true, &store->writer, err);
+    if (status == 0 && !(store_identify(store->path, &store->database) && store_identify(store->wal_path, &store->wal)))
+        status = hc_fail_errno(err, HC_CLASS_HOST, errno, "%s", store->path);
+    return status;
+}
+
+void store_close_writer(struct store *store)
+{
+    statements_finalize(&store->writer);
+    sqlite3_close(store->writer.db);
+    store->writer.db = NULL;
+}
+
 static int open_database(struct store *store, struct hc_err *err)
 {
-    int status = 0;
-    if (!store->read_only) {
-        status = open_connection(store->path, true, &store->writer, err);
-        if (status == 0)
-            status = schema_prepare(store->writer.db, store->path, false, err);
-        if (status == 0)
-            status = prepare(store->path, true, &store->writer, err);
-    }
+    int status = store->read_only ? 0 : store_open_writer(store, err);
     if (status == 0)
         status = open_connection(store->path, false, &store->reader, err);
     if (status == 0)
@@ -106,23 +125,18 @@ static int open_database(struct store *store, struct hc_err *err)
     return status;
 }
 
-static bool identify(const char *path, struct file_identity *identity)
+static bool is_still(const char *path, const struct file_identity *identity)
 {
-    struct stat status;
-    if (stat(path, &status) < 0)
-        return false;
-    *identity = (struct file_identity){status.st_dev, status.st_ino};
-    return true;
+    struct file_identity found;
+    return store_identify(path, &found) && found.device == identity->device && found.inode == identity->inode;
 }
 
 /* SQLite goes on writing to a file that was removed, and what it writes is gone with the process. The WAL is there, and
  * the same, as long as a connection is open. */
 bool store_in_place(const struct store *store)
 {
-    struct file_identity database, wal;
-    return identify(store->path, &database) && identify(store->wal_path, &wal) &&
-           database.device == store->database.device && database.inode == store->database.inode &&
-           wal.device == store->wal.device && wal.inode == store->wal.inode;
+    return is_still(store->path, &store->database) && is_still(store->wal_path, &store->wal) &&
+           (store->journal == NULL || is_still(store->journal_path, &store->journal_file));
 }
 
 static int name_files(struct store *store, const char *folder, struct hc_err *err)
@@ -131,14 +145,28 @@ static int name_files(struct store *store, const char *folder, struct hc_err *er
     hc_cleanup_free char *real = realpath(folder, NULL);
     if (real == NULL)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "the state folder %s", folder);
-    if (asprintf(&store->path, "%s/history.db", real) < 0 || asprintf(&store->wal_path, "%s/history.db-wal", real) < 0)
+    if (asprintf(&store->path, "%s/history.db", real) < 0 ||
+        asprintf(&store->wal_path, "%s/history.db-wal", real) < 0 ||
+        asprintf(&store->journal_path, "%s/history.db-runs", real) < 0)
         return hc_fail(err, HC_CLASS_HOST, ENOMEM, "out of memory");
+    store->folder = HC_TAKE_PTR(real);
+    /* Before SQLite opens it, which would make it readable to all. Its -wal and -shm get the same mode and owner. */
     if (!store->read_only)
-        return create_database(real, store->path, err);
+        return store_make_file(store->folder, store->path, err);
     if (access(store->path, F_OK) < 0) {
-        hc_fail_errno(err, HC_CLASS_HOST, errno, "no history in %s", real);
+        hc_fail_errno(err, HC_CLASS_HOST, errno, "no history in %s", store->folder);
         return hc_err_remedy(err, "start the server once, or name its state folder");
     }
+    return 0;
+}
+
+/* A server that is too busy to apply what it has is no reason not to open; and what is there can be read. */
+static int catch_up(struct store *store, struct hc_err *err)
+{
+    int status = recover_follow(store, err);
+    if (status != -EBUSY && status != -ENOSPC)
+        return status;
+    hc_err_clear(err);
     return 0;
 }
 
@@ -155,13 +183,10 @@ int store_open(const char *folder, struct hc_loop *loop, bool read_only, struct 
     int status = name_files(store, folder, err);
     if (status == 0)
         status = open_database(store, err);
-    if (status == 0 && !read_only &&
-        !(identify(store->path, &store->database) && identify(store->wal_path, &store->wal)))
-        status = hc_fail_errno(err, HC_CLASS_HOST, errno, "%s", store->path);
     if (status == 0 && sha256("", 0, ignored) < 0)
         status = hc_fail(err, HC_CLASS_HOST, EIO, "OpenSSL does not give SHA-256");
-    if (status == 0 && loop != NULL && !read_only)
-        status = writer_open(store, err);
+    if (status == 0)
+        status = loop != NULL && !read_only ? writer_open(store, err) : catch_up(store, err);
     if (status < 0) {
         store_close(store);
         return status;
@@ -179,12 +204,13 @@ void store_close(struct store *store)
     /* The writer last: the last one to close puts the WAL into the database. */
     statements_finalize(&store->reader);
     sqlite3_close(store->reader.db);
-    statements_finalize(&store->writer);
-    sqlite3_close(store->writer.db);
+    store_close_writer(store);
     pthread_cond_destroy(&store->settled);
     pthread_cond_destroy(&store->work);
     pthread_mutex_destroy(&store->lock);
+    free(store->journal_path);
     free(store->wal_path);
     free(store->path);
+    free(store->folder);
     free(store);
 }

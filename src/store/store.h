@@ -1,12 +1,14 @@
 /*
- * The store: SQLite in WAL mode, synchronous=FULL, in the state folder. History of runs, keys, daily usage.
+ * The store: SQLite in WAL mode, in the state folder, and a journal in front of it. History of runs, keys, daily usage.
  *
- * Writing is done by one thread of the store's own, many changes to a commit when many wait; `done` is called on the
- * loop once the change is on disk, with 0 or -errno. What was called done survives a power cut. Reading is done at
- * once, on the caller's thread, by a connection of its own.
+ * Writing is done by one thread of the store's own, many changes at once when many wait; `done` is called on the loop
+ * once the change is on disk (in the journal, or in the database by a synced commit), with 0 or -errno. What was called
+ * done survives a power cut. Reading is done at once, on the caller's thread, by a connection of its own, and sees what
+ * was called done.
  *
  * The same files may be opened by the command line beside a running server (keys, history): SQLite's locks are between
- * them. A full disk or a lost file is an error of the call, never a crash, and what was there stays.
+ * them, and the server alone writes to the journal. A full disk or a lost file is an error of the call, never a crash,
+ * and what was there stays.
  */
 #ifndef HC_STORE_STORE_H
 #define HC_STORE_STORE_H
@@ -37,7 +39,8 @@ int store_start(struct store *store, struct hc_err *err);
 /* Waits until everything is written; every `done` that is still to come is called from here. A prune that is not at its
  * end is told -ECANCELED. Not to be called from a `done`. */
 void store_close(struct store *store);
-/* For /readyz: 0, or the -errno of the last change where it could not be written, or of files that were taken away. */
+/* For /readyz: 0, or the -errno of the last commit where the database could not be written to (then changes may still
+ * be taken, as long as there is room in the journal), or of files that were taken away. */
 int store_status(struct store *store);
 
 /* ---- runs ---- */
@@ -85,7 +88,8 @@ int store_run_finish(struct store *store, const struct run_row *row, store_done_
  * store, but not the function that called it (-EDEADLK). */
 typedef int (*store_row_fn)(void *data, const struct run_row *row);
 
-/* tenant NULL: any. 1 when found (fn was called), 0 when not, -errno. */
+/* tenant NULL: any. 1 when found (fn was called), 0 when not, -errno; also where it was not found and may be among
+ * those that the database could not take yet. */
 int store_run_get(struct store *store, const char *tenant, const char *id, store_row_fn fn, void *data);
 struct run_filter {
     const char *tenant, *language, *status; /* NULL: any */
@@ -94,7 +98,8 @@ struct run_filter {
 };
 /* Newest first; `result` and `request` of the rows are NULL (a listing is small). The count, or -errno. */
 int store_run_list(struct store *store, const struct run_filter *filter, store_row_fn fn, void *data);
-/* Those that are queued or running: what a gateway that died has left, oldest first, with `request`. */
+/* Those that are queued or running: what a gateway that died has left, oldest first, with `request`. -errno, and none
+ * of them, where the database could not take all of them yet: ask again. */
 int store_run_unfinished(struct store *store, store_row_fn fn, void *data);
 struct store_totals {
     uint64_t runs, by_status[16]; /* in the order of `store_statuses` */
@@ -146,7 +151,8 @@ int store_key_create(struct store *store, struct key_row *row, char *token, stru
 int store_key_revoke(struct store *store, const char *name, struct hc_err *err); /* -ENOENT */
 typedef int (*store_key_fn)(void *data, const struct key_row *row);
 int store_key_list(struct store *store, store_key_fn fn, void *data); /* also revoked ones; the count, or -errno */
-/* Changes whenever a key was made or revoked, by whichever process: then read the keys again. A few microseconds. */
+/* Changes whenever a key was made or revoked, by whichever process: then read the keys again. Less than a
+ * microsecond while nothing at all was committed, else a few. */
 uint64_t store_version(struct store *store);
 void store_key_hash(const char *token, unsigned char hash[32]);             /* SHA-256 */
 bool store_key_equal(const unsigned char a[32], const unsigned char b[32]); /* constant time */

@@ -1,17 +1,25 @@
 /*
  * The writing thread.
  *
- * Theory of operation. Changes are tasks in a queue. The thread takes all that wait (up to a bound), makes them in one
- * transaction, and so pays for one fsync however many there are; meanwhile the next ones gather. Then it puts those
- * with a `done` on a second list and wakes the loop through an eventfd, and the loop calls them in order. Without a
- * loop the same transaction is made on the caller's thread.
+ * Theory of operation. Changes are tasks in a queue. The thread takes all that wait (up to a bound), makes them durable
+ * together, and so pays for one sync however many there are; meanwhile the next ones gather. Then it puts those with a
+ * `done` on a second list and wakes the loop through an eventfd, and the loop calls them in order.
+ *
+ * Changes that the journal can hold are durable once they are in it (journal.h), and are applied to the database a
+ * moment later (pending.c). All others go into the database at once, together with what is pending, and are durable by
+ * a synced commit: so the database gets changes in the order in which they came. Without a loop there is no journal,
+ * and the same commit is made on the caller's thread.
  *
  * What always holds:
- * - `done` gets 0 only after COMMIT has returned, with synchronous=FULL, into files that are still in the folder.
- * - A transaction succeeds or fails as a whole; only what concerns one change alone (a name that exists) is told to
- *   that one, and has changed nothing.
- * - After a failure nothing is left open: the next batch begins afresh, so a disk that has room again is enough.
+ * - `done` gets 0 only after the journal's fdatasync or a synced COMMIT has returned, into files that are still in the
+ *   folder.
+ * - A batch succeeds or fails as a whole; only what concerns one change alone (a name that exists) is told to that one,
+ *   and has changed nothing.
+ * - After a failure nothing is left open: the next batch begins afresh, so a disk that has room again is enough. A
+ *   journal that cannot be written to costs time and nothing else: the batch goes into the database instead.
  * - Every task that was taken is settled exactly once, at the latest in writer_close.
+ * - One batch of the queue is made durable at a time (`writing`); the database's writer is used by one at a time
+ *   (`busy`), and what is pending is applied while the next batch goes into the journal.
  */
 #include "base/fd.h"
 #include "store/internal.h"
@@ -25,153 +33,69 @@
 
 enum {
     THREAD_STACK = 512 * 1024,
-    PATIENCE_NS = 50 * 1000 * 1000,
     CHECKPOINT_PAGES = 1000,
     QUICK_COMMIT_US = 1000,
     SLOW_COMMIT_US = 4000,
     LONE_US = 1000
 };
 
-static bool concerns_one(int status)
+/* A lone change is written by the caller itself: waking the thread and being woken by it would take as long again as a
+ * quick disk does. Where changes come close together for the disk that it is, the thread does it, many to a write. */
+static bool write_at_once(const struct store *store, bool prompt, uint64_t now)
 {
-    return status == -EEXIST || status == -ENOENT;
+    uint64_t usual = store->usual_commit, alone = usual < QUICK_COMMIT_US ? LONE_US : 4 * usual;
+    return prompt && !store->writing && !store->stopping && usual > 0 && usual < SLOW_COMMIT_US &&
+           now - store->came_last > alone && (!store->busy || batch_is_for_journal(store, store->first));
 }
 
-static int run(struct store *store, enum statement which)
+/* When the thread has something to do; 0: now. */
+static uint64_t next_due(const struct store *store)
 {
-    struct binding binding = bind_start(&store->writer, which);
-    return bind_run(&binding);
+    uint64_t queue = store->first == NULL ? UINT64_MAX : store->pressing == 0 ? store->waiting_since + PATIENCE_US : 0;
+    uint64_t pending = pending_due(store);
+    if (store->stopping || store->log_pages >= CHECKPOINT_PAGES)
+        return 0;
+    return queue < pending ? queue : pending;
 }
 
-static int apply_all(struct store *store, struct task *batch)
+/* After something changed: the thread is woken when it would sleep too long, and only then, for most runs are over
+ * before it has to do anything for them. */
+static void wake_thread(struct store *store)
 {
-    for (struct task *task = batch; task != NULL; task = task->next) {
-        task->result = task->apply(store, task);
-        if (task->result < 0 && !concerns_one(task->result))
-            return task->result;
-    }
-    return 0;
-}
-
-/* Fills the `result` of each. */
-static int commit_batch(struct store *store, struct task *batch)
-{
-    int status = store_in_place(store) ? run(store, WRITE_BEGIN) : -ESTALE;
-    if (status == 0)
-        status = apply_all(store, batch);
-    if (status == 0)
-        status = run(store, WRITE_COMMIT);
-    if (status == 0 && !store_in_place(store))
-        status = -ESTALE;
-    if (sqlite3_get_autocommit(store->writer.db) == 0)
-        run(store, WRITE_ROLLBACK);
-    bool checkpoint = false;
-    for (struct task *task = batch; task != NULL; task = task->next) {
-        if (status < 0)
-            task->result = status;
-        checkpoint |= task->checkpoint;
-    }
-    if (checkpoint && status == 0) /* only to give space back: it loses nothing when it cannot */
-        sqlite3_wal_checkpoint_v2(store->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    return status;
-}
-
-static void append(struct task **first, struct task **last, struct task *task)
-{
-    task->next = NULL;
-    if (*first == NULL)
-        *first = task;
-    else
-        (*last)->next = task;
-    *last = task;
-}
-
-static struct task *take_first(struct store *store)
-{
-    struct task *task = store->first;
-    store->first = task->next;
-    task->next = NULL;
-    store->pressing -= !task->patient;
-    return task;
-}
-
-static struct task *take_batch(struct store *store)
-{
-    struct task *batch = NULL, *last = NULL;
-    size_t count = 0, bytes = 0;
-    while (store->first != NULL && count < BATCH_TASKS && bytes < BATCH_BYTES) {
-        if (store->first->alone && count > 0)
-            break;
-        struct task *task = take_first(store);
-        append(&batch, &last, task);
-        count++;
-        bytes += task->bytes;
-        if (task->alone)
-            break;
-    }
-    return batch;
-}
-
-static void release(struct store *store, struct task *task)
-{
-    store->bytes -= task->bytes;
-    free(task);
-}
-
-static void settle(struct store *store, struct task *batch)
-{
-    bool wake = false;
-    while (batch != NULL) {
-        struct task *task = batch;
-        batch = task->next;
-        if (task->result == TASK_AGAIN && !store->stopping) {
-            append(&store->first, &store->last, task);
-            store->pressing += !task->patient;
-            continue;
-        }
-        if (task->result == TASK_AGAIN)
-            task->result = -ECANCELED;
-        if (task->waited) {
-            task->settled = true;
-            pthread_cond_broadcast(&store->settled);
-        } else if (task->done != NULL) {
-            append(&store->done_first, &store->done_last, task);
-            wake = true;
-        } else {
-            release(store, task);
-        }
-    }
-    if (wake)
-        eventfd_write(store->eventfd, 1); /* fails only at 2^64 - 1, when the loop is awake already */
+    if (next_due(store) < store->thread_sleeps_until)
+        pthread_cond_signal(&store->work);
 }
 
 static void wait_for_work(struct store *store)
 {
-    while ((store->first == NULL && !store->stopping) || store->busy)
-        pthread_cond_wait(&store->work, &store->lock);
-    if (store->pressing > 0 || store->stopping)
-        return;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PATIENCE_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    while (store->pressing == 0 && !store->stopping &&
-           pthread_cond_clockwait(&store->work, &store->lock, CLOCK_MONOTONIC, &until) == 0)
-        continue;
-    while (store->busy)
-        pthread_cond_wait(&store->work, &store->lock);
+    for (;;) {
+        bool held = store->busy || store->writing; /* whoever it is wakes this one afterwards */
+        uint64_t due = held ? UINT64_MAX : next_due(store);
+        if (due <= hc_now())
+            return;
+        store->thread_sleeps_until = due;
+        if (due == UINT64_MAX) {
+            pthread_cond_wait(&store->work, &store->lock);
+        } else {
+            struct timespec until = {.tv_sec = (time_t)(due / 1000000), .tv_nsec = (long)(due % 1000000) * 1000};
+            pthread_cond_clockwait(&store->work, &store->lock, CLOCK_MONOTONIC, &until);
+        }
+        store->thread_sleeps_until = 0;
+    }
 }
 
 /* The log is copied into the database when it has grown long: after whoever waited was told, not before. */
 static void checkpoint_when_long(struct store *store)
 {
-    if (store->log_pages < CHECKPOINT_PAGES)
+    if (store->log_pages < CHECKPOINT_PAGES || store->busy)
         return;
+    store->busy = true;
     pthread_mutex_unlock(&store->lock);
-    sqlite3_wal_checkpoint_v2(store->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    commit_checkpoint(store);
     pthread_mutex_lock(&store->lock);
     store->log_pages = 0;
+    store->busy = false;
+    pthread_cond_broadcast(&store->settled);
 }
 
 static int on_log(void *data, sqlite3 *db, const char *name, int pages)
@@ -182,34 +106,6 @@ static int on_log(void *data, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/* With the lock held, which is let go meanwhile. */
-static void write_batch(struct store *store)
-{
-    struct task *batch = take_batch(store);
-    store->busy = true;
-    pthread_mutex_unlock(&store->lock);
-    uint64_t begun = hc_now();
-    int status = commit_batch(store, batch);
-    uint64_t took = hc_now() - begun;
-    pthread_mutex_lock(&store->lock);
-    store->busy = false;
-    store->status = status;
-    store->probing = false;
-    store->usual_commit = store->usual_commit ? (7 * store->usual_commit + took) / 8 : took;
-    settle(store, batch);
-    if (store->first != NULL || store->stopping || store->log_pages >= CHECKPOINT_PAGES)
-        pthread_cond_signal(&store->work);
-}
-
-/* A lone change is written by the caller itself: waking the thread and being woken by it would take as long again as a
- * quick disk does. Where changes come close together for the disk that it is, the thread does it, many to a commit. */
-static bool write_at_once(const struct store *store, const struct task *task, uint64_t now)
-{
-    uint64_t usual = store->usual_commit, alone = usual < QUICK_COMMIT_US ? LONE_US : 4 * usual;
-    return task->prompt && !store->busy && !store->stopping && usual > 0 && usual < SLOW_COMMIT_US &&
-           now - store->came_last > alone;
-}
-
 static void *write_until_stopped(void *data)
 {
     struct store *store = data;
@@ -218,8 +114,11 @@ static void *write_until_stopped(void *data)
         wait_for_work(store);
         if (store->first == NULL && store->stopping)
             break;
-        if (store->first != NULL)
-            write_batch(store);
+        if (store->first != NULL &&
+            (store->pressing > 0 || store->stopping || store->waiting_since + PATIENCE_US <= hc_now()))
+            batch_write(store);
+        if (!store->busy && pending_due(store) <= hc_now())
+            pending_apply(store, false);
         checkpoint_when_long(store);
     }
     pthread_mutex_unlock(&store->lock);
@@ -229,17 +128,21 @@ static void *write_until_stopped(void *data)
 static void call_done(struct store *store)
 {
     pthread_mutex_lock(&store->lock);
-    struct task *task = store->done_first;
+    struct task *list = store->done_first;
     store->done_first = NULL;
-    for (struct task *each = task; each != NULL; each = each->next)
+    for (struct task *each = list; each != NULL; each = each->done_next)
         store->bytes -= each->bytes;
     pthread_mutex_unlock(&store->lock);
-    while (task != NULL) {
-        struct task *next = task->next;
+    for (struct task *task = list; task != NULL; task = task->done_next)
         task->done(task->data, task->result);
-        free(task);
-        task = next;
+    pthread_mutex_lock(&store->lock);
+    for (struct task *task = list, *next; task != NULL; task = next) {
+        next = task->done_next;
+        task->told = true;
+        if (!task->pending)
+            free(task);
     }
+    pthread_mutex_unlock(&store->lock);
 }
 
 static void on_eventfd(struct hc_loop *loop, int fd, uint32_t events, void *data)
@@ -254,7 +157,8 @@ static void on_eventfd(struct hc_loop *loop, int fd, uint32_t events, void *data
 static int apply_probe(struct store *store, struct task *task)
 {
     (void)task;
-    return run(store, WRITE_PROBE);
+    struct binding binding = bind_start(&store->writer, WRITE_PROBE);
+    return bind_run(&binding);
 }
 
 int writer_open(struct store *store, struct hc_err *err)
@@ -262,7 +166,9 @@ int writer_open(struct store *store, struct hc_err *err)
     /* The first commit opens what is still to be opened (the folder, to sync it). On a full disk it fails: then the
      * history can still be read, and store_status says it. */
     struct task probe = {.apply = apply_probe};
-    store->status = commit_batch(store, &probe);
+    int status = recover_own(store, &probe, err);
+    if (status < 0)
+        return status;
     store->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (store->eventfd >= 0)
         store->watch = hc_loop_watch(store->loop, store->eventfd, EPOLLIN, on_eventfd, store);
@@ -298,10 +204,11 @@ int store_start(struct store *store, struct hc_err *err)
 
 static int write_now(struct store *store, struct task *task)
 {
+    pthread_mutex_lock(&store->lock);
     do {
-        store->status = commit_batch(store, task);
+        pending_apply_with(store, task);
     } while (task->result == TASK_AGAIN);
-    store->probing = false;
+    pthread_mutex_unlock(&store->lock);
     return task->result;
 }
 
@@ -321,13 +228,16 @@ static int enqueue(struct store *store, struct task *task)
     if (status == 0 && store->bytes > QUEUE_BYTES - task->bytes)
         status = -EAGAIN;
     if (status == 0) {
-        append(&store->first, &store->last, task);
-        store->pressing += !task->patient;
+        if (store->first == NULL)
+            store->waiting_since = now;
+        task_append(&store->first, &store->last, task);
+        store->pressing += !patient;
         store->bytes += task->bytes;
-        if (write_at_once(store, task, now))
-            write_batch(store);
-        else
-            pthread_cond_signal(&store->work);
+        if (store->journal != NULL && task->apply == history_apply_insert && !task->refused)
+            ids_add(store, task);
+        if (write_at_once(store, task->prompt, now))
+            batch_write(store);
+        wake_thread(store);
         if (!patient) /* the task may be gone */
             store->came_last = now;
     }
@@ -392,15 +302,46 @@ int store_status(struct store *store)
     return status;
 }
 
+/* ---- what is pending, from the caller's thread ---- */
+
+int writer_settle(struct store *store)
+{
+    if (store->journal == NULL)
+        return store->loop == NULL || store->read_only ? recover_follow(store, NULL) : 0;
+    pthread_mutex_lock(&store->lock);
+    while (store->busy)
+        pthread_cond_wait(&store->settled, &store->lock);
+    int status = 0;
+    if (store->pending_first != NULL)
+        status = store->pending_not_until > hc_now() ? store->status : pending_apply(store, false);
+    wake_thread(store);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* The last that happens to the journal: it is empty, unless the database could not take what it holds. */
+static void empty_journal(struct store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    bool empty = journal_used(store->journal) == 0 || pending_apply_with(store, NULL) == 0;
+    pthread_mutex_unlock(&store->lock);
+    if (empty)
+        journal_wipe(store->journal); /* when it fails, what is in it is known to be in the database */
+}
+
 void writer_close(struct store *store)
 {
     pthread_mutex_lock(&store->lock);
     store->stopping = true;
-    pthread_cond_signal(&store->work);
+    wake_thread(store);
     pthread_mutex_unlock(&store->lock);
     if (store->thread_started)
         pthread_join(store->thread, NULL);
+    if (store->journal != NULL)
+        empty_journal(store);
     call_done(store);
+    task_free_all(store->pending_first);
+    journal_close(store->journal);
     hc_watch_remove(store->watch);
     store->eventfd = hc_close(store->eventfd);
 }

@@ -40,10 +40,14 @@ def test_readiness_comes_back_with_the_room(room):
     with Server(state=room / "state") as server:
         assert server.get("/readyz").status == 200
         fill(room / "filler")
-        refused = server.run(code="print('x' * 60000)")
-        assert refused.status == 503, refused
+        answers = []
+        while len(answers) < 100 and (not answers or answers[-1].status == 200):  # the journal has room for some
+            answers.append(server.run(code="print('x' * 60000)"))
+        assert answers[-1].status == 503, answers[-1]
         ready = server.get("/readyz")
         assert ready.status == 503 and ready.json["store"] is False and ready.headers["retry-after"], ready
         (room / "filler").unlink()
         assert until(lambda: server.get("/readyz").status == 200, 10), "nobody sends work to a server that is not ready"
         assert server.run(code="print(1)").json["stdout"] == "1\n"
+        for answer in answers[:-1]:
+            assert server.get(f"/v1/runs/{answer.json['id']}").json["status"] == "completed", "what was answered is there"

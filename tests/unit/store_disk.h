@@ -1,12 +1,13 @@
 /*
- * A disk that fails: an SQLite VFS around the usual one, for tests of the store. Changes to the database and its WAL
- * are counted; the one with a given number fails once, or is the last one before the power is cut. What a power cut
- * leaves is worked out from what was synced: all of that, and of each later change all, nothing, or (a write) its first
- * half.
+ * A disk that fails: an SQLite VFS around the usual one, and the calls by which the journal is written (the test is
+ * linked with --wrap), for tests of the store. Changes to the database, its WAL and the journal are counted; the one
+ * with a given number fails once, or is the last one before the power is cut. What a power cut leaves is worked out
+ * from what was synced: all of that, and of each later change all, nothing, or (a write) its first half.
  */
 #ifndef HC_TESTS_STORE_DISK_H
 #define HC_TESTS_STORE_DISK_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sqlite3.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DISK_DATABASE, DISK_WAL, DISK_FILES, DISK_CHANGES = 4096 };
+enum { DISK_DATABASE, DISK_WAL, DISK_JOURNAL, DISK_FILES, DISK_CHANGES = 4096 };
 
 struct disk_image {
     char path[256];
@@ -42,7 +43,10 @@ struct disk {
     unsigned operations; /* so far */
     unsigned fail_at;    /* 0: never */
     int fail_code;
-    bool cut; /* fail_at is a power cut: everything fails from then on */
+    bool cut;                  /* fail_at is a power cut: everything fails from then on */
+    unsigned cut_at;           /* the same, besides fail_at */
+    unsigned syncs, forget_at; /* the sync with this number fails, loses what it was to write, and the next one knows
+                                  nothing of it; 0: none */
     bool off;
 };
 
@@ -63,10 +67,12 @@ static inline int disk_count(struct disk *disk)
 {
     if (disk->off)
         return SQLITE_IOERR;
-    if (++disk->operations != disk->fail_at)
-        return SQLITE_OK;
-    disk->off = disk->cut;
-    return disk->fail_code;
+    ++disk->operations;
+    if (disk->operations == disk->cut_at)
+        disk->off = true;
+    if (disk->operations == disk->fail_at)
+        disk->off |= disk->cut;
+    return disk->off || disk->operations == disk->fail_at ? disk->fail_code : SQLITE_OK;
 }
 
 static inline void disk_note(struct disk *disk, int which, const void *bytes, int length, sqlite3_int64 offset)
@@ -101,19 +107,38 @@ static inline void disk_apply(struct disk *disk, const struct disk_change *chang
     memcpy(image->bytes + change->offset, change->bytes, (size_t)length);
 }
 
-static inline void disk_synced(struct disk *disk, int which)
+/* What was not synced of a file is on the disk now, or lost. */
+static inline void disk_settle(struct disk *disk, int which, bool lost)
 {
     int kept = 0;
     for (int i = 0; i < disk->change_count; i++) {
         struct disk_change *change = &disk->changes[i];
-        if (change->file != which) {
+        if (change->file != which || (lost && change->length < 0)) {
             disk->changes[kept++] = *change;
             continue;
         }
-        disk_apply(disk, change, change->length);
+        if (!lost)
+            disk_apply(disk, change, change->length);
         free(change->bytes);
     }
     disk->change_count = kept;
+}
+
+static inline void disk_synced(struct disk *disk, int which)
+{
+    disk_settle(disk, which, false);
+}
+
+/* A sync: the code with which it fails, or SQLITE_OK. */
+static inline int disk_try_sync(struct disk *disk, int which)
+{
+    pthread_mutex_lock(&disk->lock);
+    int code = disk_count(disk);
+    bool forget = code == SQLITE_OK && ++disk->syncs == disk->forget_at;
+    if (code == SQLITE_OK)
+        disk_settle(disk, which, forget);
+    pthread_mutex_unlock(&disk->lock);
+    return forget ? SQLITE_IOERR_FSYNC : code;
 }
 
 static int disk_write(sqlite3_file *file, const void *bytes, int length, sqlite3_int64 offset)
@@ -154,12 +179,7 @@ static int disk_sync(sqlite3_file *file, int flags)
     (void)flags; /* nothing needs to reach a true disk */
     if (self->which < 0)
         return SQLITE_OK;
-    pthread_mutex_lock(&self->disk->lock);
-    int code = disk_count(self->disk);
-    if (code == SQLITE_OK)
-        disk_synced(self->disk, self->which);
-    pthread_mutex_unlock(&self->disk->lock);
-    return code;
+    return disk_try_sync(self->disk, self->which);
 }
 
 static int disk_close(sqlite3_file *file)
@@ -221,6 +241,24 @@ static int disk_shm_unmap(sqlite3_file *file, int remove)
     return disk_real(file)->pMethods->xShmUnmap(disk_real(file), remove);
 }
 
+/* What is there when it is first opened is on the disk. */
+static inline void disk_load(struct disk_image *image, const char *path)
+{
+    if (image->path[0] != '\0')
+        return;
+    snprintf(image->path, sizeof image->path, "%.250s", path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+    if (size > 0) {
+        image->size = image->capacity = (size_t)size;
+        image->bytes = malloc(image->size);
+        if (pread(fd, image->bytes, image->size, 0) != (ssize_t)size)
+            abort();
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
 static int disk_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
 {
     struct disk *disk = vfs->pAppData;
@@ -234,7 +272,12 @@ static int disk_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int
     }
     self->base.pMethods = &disk->methods;
     if (which >= 0)
-        strncpy(disk->images[which].path, name, sizeof disk->images[which].path - 1);
+        disk_load(&disk->images[which], name);
+    if (which == DISK_DATABASE) {
+        char journal[300];
+        snprintf(journal, sizeof journal, "%s-runs", name);
+        disk_load(&disk->images[DISK_JOURNAL], journal);
+    }
     return SQLITE_OK;
 }
 
@@ -249,6 +292,46 @@ static int disk_delete(sqlite3_vfs *vfs, const char *name, int sync)
     }
     pthread_mutex_unlock(&disk->lock);
     return code == SQLITE_OK ? disk->real->xDelete(disk->real, name, sync) : code;
+}
+
+/* The journal's calls go here; without a disk they do what they always do. */
+static struct disk *disk_under_journal;
+
+ssize_t __real_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+int __real_fdatasync(int fd);
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset);
+int __wrap_fdatasync(int fd);
+
+static inline int disk_errno(int code)
+{
+    errno = code == SQLITE_FULL ? ENOSPC : EIO;
+    return -1;
+}
+
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t length, off_t offset)
+{
+    struct disk *disk = disk_under_journal;
+    if (disk == NULL)
+        return __real_pwrite64(fd, bytes, length, offset);
+    pthread_mutex_lock(&disk->lock);
+    int code = disk_count(disk);
+    size_t done = code == SQLITE_OK ? length : disk->off ? 0 : length / 2;
+    if (done > 0) {
+        disk_note(disk, DISK_JOURNAL, bytes, (int)done, offset);
+        if (__real_pwrite64(fd, bytes, done, offset) != (ssize_t)done)
+            abort();
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return code == SQLITE_OK ? (ssize_t)length : disk_errno(code);
+}
+
+int __wrap_fdatasync(int fd)
+{
+    struct disk *disk = disk_under_journal;
+    if (disk == NULL)
+        return __real_fdatasync(fd);
+    int code = disk_try_sync(disk, DISK_JOURNAL);
+    return code == SQLITE_OK ? 0 : disk_errno(code);
 }
 
 static inline struct disk *disk_new(void)
@@ -269,12 +352,14 @@ static inline struct disk *disk_new(void)
     disk->vfs.xDelete = disk_delete;
     pthread_mutex_init(&disk->lock, NULL);
     sqlite3_vfs_register(&disk->vfs, 1);
+    disk_under_journal = disk;
     return disk;
 }
 
 /* After everything that used it is closed. */
 static inline void disk_free(struct disk *disk)
 {
+    disk_under_journal = NULL;
     sqlite3_vfs_unregister(&disk->vfs);
     sqlite3_vfs_register(disk->real, 1);
     for (int i = 0; i < disk->change_count; i++)

@@ -198,11 +198,11 @@ static void test_nothing_acknowledged_is_lost_when_the_writer_is_killed(void **s
 /* By another process: closing a second descriptor of a database drops the locks that a process holds on it. */
 static void copy_files(const struct folder *from, const struct folder *to)
 {
-    static const char *const names[] = {"history.db", "history.db-wal"};
+    static const char *const names[] = {"history.db", "history.db-wal", "history.db-runs"};
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        for (size_t i = 0; i < 2; i++) {
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             char path[128], copy[128];
             folder_file(from, names[i], path, sizeof path);
             folder_file(to, names[i], copy, sizeof copy);

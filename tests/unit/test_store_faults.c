@@ -5,7 +5,7 @@
 #include "base/fd.h"
 #include "store/internal.h"
 #include "store_disk.h"
-#include "store_folder.h"
+#include "store_rows.h"
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,73 +16,13 @@
 
 #include <cmocka.h>
 
-enum { ROWS = 12 };
-
-static int set_up(void **state)
-{
-    struct folder *folder = calloc(1, sizeof *folder);
-    *state = folder;
-    /* In memory where there is such a folder: what survives is decided by the tests, and a true fsync only takes time.
-     */
-    return folder == NULL ? -1 : folder_make_in(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-}
-
-static int tear_down(void **state)
-{
-    folder_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static int count_row(void *data, const struct run_row *row)
-{
-    (void)row;
-    ++*(int *)data;
-    return 0;
-}
-
-/* Opens the folder as it is and looks for every row whose outcome was 0. How many those are. */
-static int check_acknowledged(const struct folder *folder, const struct outcome *outcomes, int count)
-{
-    struct store *store = NULL;
-    struct hc_err err = {0};
-    int good = 0, found = 0;
-    if (store_open(folder->path, NULL, false, &store, &err) < 0)
-        fail_msg("cannot be opened again: %s", err.message);
-    for (int i = 0; i < count; i++) {
-        char id[40];
-        snprintf(id, sizeof id, "run_%08d", i);
-        if (outcomes[i].calls != 1 || outcomes[i].result != 0)
-            continue;
-        good++;
-        if (store_run_get(store, NULL, id, count_row, &found) != 1)
-            fail_msg("%s was acknowledged and is lost", id);
-    }
-    assert_int_equal(found, good);
-    store_close(store);
-    return good;
-}
-
-/* Some of the rows, each larger than a page. Checkpoints come often, so that they are hit as well. */
-static void write_rows(struct store *store, struct outcome *outcomes, int from, int to)
-{
-    static const char digits[] = "0123456789abcdef";
-    char result[6000];
-    for (int i = from; i < to; i++) {
-        memset(result, digits[i % 16], sizeof result);
-        result[sizeof result - 1] = '\0';
-        struct run_row row = row_ended((unsigned)i, result);
-        int status = store_run_finish(store, &row, outcome_done, &outcomes[i]);
-        assert_int_equal(status, 0);
-    }
-}
-
 static void check_often(struct store *store)
 {
     sqlite3_exec(store->writer.db, "PRAGMA wal_autocheckpoint = 20", NULL, NULL, NULL);
 }
 
-static void round_of_cut(const struct folder *folder, unsigned fail_at, unsigned *seed, bool *was_cut)
+static void round_of_cut(const struct folder *folder, struct hc_loop *loop, unsigned fail_at, unsigned *seed,
+                         bool *was_cut)
 {
     struct disk *disk = disk_new();
     struct store *store = NULL;
@@ -91,9 +31,12 @@ static void round_of_cut(const struct folder *folder, unsigned fail_at, unsigned
     disk->fail_at = fail_at;
     disk->fail_code = SQLITE_IOERR;
     disk->cut = true;
-    if (store_open(folder->path, NULL, false, &store, &err) == 0) {
+    if (store_open(folder->path, loop, false, &store, &err) == 0) {
         check_often(store);
-        write_rows(store, outcomes, 0, ROWS);
+        if (loop != NULL)
+            write_with_loop(store, loop, outcomes);
+        else
+            write_rows(store, outcomes, 0, ROWS);
     }
     store_close(store);
     *was_cut = disk_after_cut(disk, seed);
@@ -109,9 +52,22 @@ static void test_a_power_cut_at_any_change_loses_nothing_acknowledged(void **sta
     unsigned seed = 1, rounds = 0;
     /* Every change there is, from making the file to closing it. */
     for (bool cut = true; cut; rounds++) {
-        round_of_cut(folder, rounds + 1, &seed, &cut);
+        round_of_cut(folder, NULL, rounds + 1, &seed, &cut);
         folder_empty(folder);
     }
+    assert_in_range(rounds, 100, 2000);
+}
+
+static void test_a_power_cut_at_any_change_of_a_server_loses_nothing_acknowledged(void **state)
+{
+    struct folder *folder = *state;
+    struct hc_loop *loop = hc_loop_new();
+    unsigned seed = 2, rounds = 0;
+    for (bool cut = true; cut; rounds++) {
+        round_of_cut(folder, loop, rounds + 1, &seed, &cut);
+        folder_empty(folder);
+    }
+    hc_loop_free(loop);
     assert_in_range(rounds, 100, 2000);
 }
 
@@ -272,17 +228,24 @@ static void test_a_log_that_is_taken_away_is_an_error(void **state)
     lose(*state, "history.db-wal");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+static void test_a_journal_that_is_taken_away_is_an_error(void **state)
+{
+    lose(*state, "history.db-runs");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rows_set_up, rows_tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_a_power_cut_at_any_change_loses_nothing_acknowledged),
+        TEST(test_a_power_cut_at_any_change_of_a_server_loses_nothing_acknowledged),
         TEST(test_a_change_that_fails_is_told_and_the_next_ones_are_written),
         TEST(test_a_database_at_its_largest_refuses_and_goes_on_when_it_may_grow),
         TEST(test_a_full_disk_is_told_and_writing_goes_on_when_there_is_room),
         TEST(test_a_database_that_is_taken_away_is_an_error),
         TEST(test_a_log_that_is_taken_away_is_an_error),
+        TEST(test_a_journal_that_is_taken_away_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

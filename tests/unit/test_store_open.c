@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -101,6 +102,29 @@ static void test_root_makes_the_file_for_the_folders_owner(void **state)
         assert_int_equal(file.st_gid, 12346);
     }
     store_close(store);
+}
+
+static void test_the_journal_is_made_like_the_database(void **state)
+{
+    struct folder *folder = *state;
+    struct hc_loop *loop = hc_loop_new();
+    struct store *store = NULL;
+    struct hc_err err = {0};
+    struct stat file;
+    char path[128];
+    if (geteuid() == 0)
+        assert_int_equal(chown(folder->path, 12345, 12346), 0);
+    mode_t before = umask(0);
+    assert_int_equal(store_open(folder->path, loop, false, &store, &err), 0);
+    umask(before);
+    folder_file(folder, "history.db-runs", path, sizeof path);
+    assert_int_equal(lstat(path, &file), 0);
+    assert_true(S_ISREG(file.st_mode));
+    assert_int_equal(file.st_mode & 07777, 0600);
+    if (geteuid() == 0)
+        assert_true(file.st_uid == 12345 && file.st_gid == 12346);
+    store_close(store);
+    hc_loop_free(loop);
 }
 
 static void test_both_connections_are_set_as_promised(void **state)
@@ -423,6 +447,35 @@ static void test_the_version_changes_with_keys_of_any_process_and_only_with_them
     hc_loop_free(loop);
 }
 
+/* As `hotcell key revoke` does: when it has ended, the server must know, the first time it asks. */
+static void test_the_version_has_changed_when_another_process_has_revoked_a_key(void **state)
+{
+    struct folder *folder = *state;
+    struct hc_loop *loop = hc_loop_new();
+    struct store *store = NULL;
+    struct hc_err err = {0};
+    struct key_row row = {.name = "alice"};
+    char token[STORE_TOKEN_LENGTH + 1];
+    assert_int_equal(store_open(folder->path, loop, false, &store, &err), 0);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(store_key_create(store, &row, token, &err), 0);
+        uint64_t version = store_version(store);
+        assert_int_equal(store_version(store), version);
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct store *other = NULL;
+            int status = store_open(folder->path, NULL, false, &other, &err);
+            _exit(status == 0 && store_key_revoke(other, "alice", &err) == 0 ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        assert_int_not_equal(store_version(store), version);
+    }
+    store_close(store);
+    hc_loop_free(loop);
+}
+
 static void test_a_keys_last_use_is_written_once_a_minute(void **state)
 {
     struct store *store = open_store(*state);
@@ -449,6 +502,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_files_are_for_their_owner_alone),
         TEST(test_root_makes_the_file_for_the_folders_owner),
+        TEST(test_the_journal_is_made_like_the_database),
         TEST(test_both_connections_are_set_as_promised),
         TEST(test_a_trigger_in_the_file_is_not_run),
         TEST(test_deleting_a_run_deletes_its_content),
@@ -465,6 +519,7 @@ int main(void)
         TEST(test_the_token_itself_is_not_in_the_files),
         TEST(test_names_that_would_confuse_are_refused),
         TEST(test_the_version_changes_with_keys_of_any_process_and_only_with_them),
+        TEST(test_the_version_has_changed_when_another_process_has_revoked_a_key),
         TEST(test_a_keys_last_use_is_written_once_a_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
