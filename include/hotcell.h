@@ -89,6 +89,9 @@ HC_API void hc_request_endless(hc_request *request, int endless);
 /* ---- running ---- */
 HC_API int hc_engine_open(const hc_config *config, hc_engine **engine, hc_error **error);
 HC_API void hc_engine_close(hc_engine *engine);
+/* hc_engine_close for a process that ends right after it: where every process of the run is known to be dead, what is
+ * left to clear up is not waited for. In a process that goes on, it would leave a child that nobody waits for. */
+HC_API void hc_engine_leave(hc_engine *engine);
 /* Say, before the run, that this engine will do no other: clearing up then begins when the program ends. */
 HC_API void hc_engine_single(hc_engine *engine);
 /* 0 with a result, whatever became of the program; negative when the request was refused before anything ran. */

@@ -62,6 +62,14 @@ static int raise_loopback(void *plan, struct hc_err *err)
     return build->net_made ? 0 : net_raise_loopback(err);
 }
 
+/* A job may have come early: what it does in the cell it can do from here on. */
+static int say_built(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    int result = hc_write_all(build->built, "b", 1);
+    return result < 0 ? hc_fail_errno(err, HC_CLASS_OURS, -result, "telling the first job") : 0;
+}
+
 static int close_fds(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
@@ -71,8 +79,13 @@ static int close_fds(void *plan, struct hc_err *err)
     for (int fd = 0; fd < 3; fd++)
         if (dup2(null, fd) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "redirecting fd %d", fd);
-    int *keep[] = {&build->report, &build->init};
-    return child_keep_fds(3, keep, 2, err);
+    /* WITNESS_DOOR_FD and so on */
+    int *keep[] = {&build->report, &build->init, &build->witness.door, &build->witness.bell, &build->witness.book};
+    int result = child_keep_fds(3, keep, 5, err);
+    for (int i = 2; i < 5 && result == 0; i++)
+        if (*keep[i] >= 0 && fcntl(*keep[i], F_SETFD, 0) < 0)
+            return hc_fail_errno(err, HC_CLASS_OURS, errno, "keeping an fd");
+    return result;
 }
 
 static int drop_privileges(void *plan, struct hc_err *err)
@@ -115,6 +128,7 @@ static const struct child_step steps[] = {
     {"mounting host folders", mounts_hosts},
     {"sealing the root", mounts_seal},
     {"changing the root", mounts_pivot},
+    {"saying so", say_built},
     {"closing fds", close_fds},
     {"dropping privileges", drop_privileges},
     {"starting init", exec_init},
@@ -140,16 +154,24 @@ void cell_init(struct cell *cell)
 {
     memset(cell, 0, sizeof *cell);
     cgroup_init(&cell->group);
-    cell->pidfd = cell->report = -1;
+    cell->pidfd = cell->report = cell->built = -1;
+    witness_init(&cell->witness);
 }
 
-static int start_child(const struct cell_host *host, struct cell *cell, const int *trees, int *go, struct hc_err *err)
+static void close_pair(const int *pair)
 {
-    int report[2] = {-1, -1}, gate[2] = {-1, -1};
-    if (pipe2(report, O_CLOEXEC) < 0 || pipe2(gate, O_CLOEXEC) < 0) {
+    hc_close(pair[0]);
+    hc_close(pair[1]);
+}
+
+static int start_child(const struct cell_host *host, struct cell *cell, int door, const int *trees, int *go,
+                       struct hc_err *err)
+{
+    int report[2] = {-1, -1}, gate[2] = {-1, -1}, built[2] = {-1, -1};
+    if (pipe2(report, O_CLOEXEC) < 0 || pipe2(gate, O_CLOEXEC) < 0 || pipe2(built, O_CLOEXEC) < 0) {
         int code = errno;
-        hc_close(report[0]);
-        hc_close(report[1]);
+        close_pair(report);
+        close_pair(gate);
         return hc_fail_errno(err, HC_CLASS_OURS, code, "making pipes");
     }
     struct build build = {.host = host,
@@ -159,7 +181,9 @@ static int start_child(const struct cell_host *host, struct cell *cell, const in
                           .group = &cell->group,
                           .go = gate[0],
                           .report = report[1],
+                          .built = built[1],
                           .init = host->init_fd,
+                          .witness = {door, cell->witness.bell, cell->witness.book},
                           .uid = host->many_uids ? 0 : GUEST_UID};
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
     build.own_root = cell->spec.flags & CELL_WRITABLE_ROOT || cell->spec.mount_count ||
@@ -176,13 +200,16 @@ static int start_child(const struct cell_host *host, struct cell *cell, const in
     int code = errno;
     hc_close(report[1]);
     hc_close(gate[0]);
+    hc_close(built[1]);
     if (cell->pid < 0) {
         hc_close(report[0]);
         hc_close(gate[1]);
+        hc_close(built[0]);
         cell->pid = 0;
         return hc_fail_errno(err, HC_CLASS_HOST, code, "cloning into new namespaces");
     }
     cell->report = report[0];
+    cell->built = built[0];
     *go = gate[1];
     return 0;
 }
@@ -198,9 +225,13 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
     int result = cgroup_create(&host->cgroups, name, &cell->group, err);
     if (result < 0)
         return result;
-    hc_cleanup_fd int go = -1;
-    result = start_child(host, cell, trees, &go, err);
+    hc_cleanup_fd int go = -1, door = -1;
+    if (host->witness)
+        result = witness_make(&cell->witness, &door, err);
+    if (result == 0)
+        result = start_child(host, cell, door, trees, &go, err);
     if (result < 0) {
+        witness_close(&cell->witness);
         cgroup_remove(&host->cgroups, &cell->group);
         return result;
     }
@@ -216,7 +247,7 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
 
 void cell_kill(const struct cell *cell)
 {
-    cgroup_kill(&cell->group);
-    if (cell->pidfd >= 0)
+    if (cell->pidfd >= 0) /* first: pid 1 may be dying on another processor while the group's file is opened */
         hc_pidfd_signal(cell->pidfd, SIGKILL);
+    cgroup_kill(&cell->group);
 }

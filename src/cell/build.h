@@ -11,8 +11,10 @@ struct build {
     const struct cell_mount *mounts;
     const int *trees; /* of the mounts' host folders; NULL: they are below IMAGE_HOST */
     const struct cgroup *group;
-    int go; /* end of the warden's pipe: one byte once the maps are written */
+    struct witness witness; /* its ends for pid 1 */
+    int go;                 /* end of the warden's pipe: one byte once the maps are written */
     int report;
+    int built; /* a byte in it when the file system is there */
     int init;
     uid_t uid;     /* of init, in the cell */
     bool own_root; /* it needs a root that differs from the warden's: see image.h */

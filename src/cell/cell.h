@@ -7,6 +7,7 @@
 #define HC_CELL_CELL_H
 
 #include "cell/spec.h"
+#include "cell/witness.h"
 #include "kernel/cgroup.h"
 #include <stdbool.h>
 #include <sys/types.h>
@@ -22,16 +23,20 @@ struct cell_host {
     bool many_uids;    /* a range is mapped: each cell has two uids of its own. Otherwise there is one for everything */
     bool may_setgroups;
     bool landlock; /* the kernel has it */
+    bool witness;  /* its cells' refused calls are reported: witness.h */
 };
 
 struct cell {
     struct cell_spec spec;
     struct cell_mount mounts[CELL_MAX_MOUNTS];
+    struct witness witness;
     struct cgroup group; /* init's, and the first job's */
     unsigned slot;       /* which uids */
     pid_t pid;           /* of init, as the warden sees it */
     int pidfd;
     int report; /* the builder's pipe: end of file when the cell is ready, a struct hc_err when it is not to be */
+    int built;  /* while it is being built, for a job that comes early: a byte in it says that the file system is there
+                 */
 };
 
 void cell_init(struct cell *cell);
@@ -63,6 +68,8 @@ struct cell_job {
     bool files_from_root;     /* its paths begin at "/", not at the working directory */
     int door;                 /* becomes fd 3 (warm.h); or -1 */
     bool shared;              /* its cell has other jobs, with which it may have to do */
+    uint64_t witness;         /* its number in the cell's book; 0: it has no filter that reports */
+    int gate;                 /* of a job whose cell is still being built: it runs nothing before a byte comes; or -1 */
 };
 
 /* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in

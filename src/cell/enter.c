@@ -4,10 +4,16 @@
  * A process cannot move into a pid namespace; only its children can be born there. So the warden sets the namespace for
  * its next child, forks once, and sets it back. The child is thus in the cell's pid namespace, with the warden as its
  * parent (which therefore learns its end from the kernel), and in the job's version 2 group. Everything else it does to
- * itself, in the order of the list below: it joins the version 1 groups while it still may, then the cell's other
- * namespaces, closes every fd that is not the job's, sets limits, becomes the guest, and puts Landlock and, last, the
+ * itself, in the order of the list below: it joins the version 1 groups while it still may, closes every fd that is not
+ * the job's, sets limits, enters the cell's other namespaces, becomes the guest, and puts Landlock and, last, the
  * system call filter in force. Only then does it open what the client sent (arguments, files): by then it is the guest,
  * and can do no more than the guest could.
+ *
+ * The first job of a cell that nobody had ready is forked while the cell is being built, so that two processors have
+ * something to do. It waits twice: before it enters, until the cell's namespaces and file system are whole (the builder
+ * says so; sooner it would find the warden's control group namespace in place of the cell's); and, sealed, before it
+ * opens what the client sent, until pid 1 is there and the limits are in force (the warden says so). Whoever ought to
+ * say so and dies has closed its end of a pipe, and the job ends.
  *
  * The child holds a copy of the warden's memory until it execs. There is no secret in it, and nobody can look: a
  * process that changed its uid is not dumpable.
@@ -58,7 +64,29 @@ static int join_namespaces(void *plan, struct hc_err *err)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "setns");
     if (getpid() == 1)
         return hc_fail(err, HC_CLASS_OURS, EIO, "the job became pid 1");
+    enter->fds->cell = hc_close(enter->fds->cell);
     return 0;
+}
+
+static int wait_for_byte(int *fd, const char *otherwise, struct hc_err *err)
+{
+    char byte;
+    if (*fd >= 0 && hc_read_full(*fd, &byte, 1) != 1)
+        return hc_fail(err, HC_CLASS_OURS, EPIPE, "%s", otherwise);
+    *fd = hc_close(*fd);
+    return 0;
+}
+
+static int wait_for_builder(void *plan, struct hc_err *err)
+{
+    struct enter *enter = plan;
+    return wait_for_byte(&enter->fds->built, "the cell was not built", err);
+}
+
+static int wait_for_warden(void *plan, struct hc_err *err)
+{
+    struct enter *enter = plan;
+    return wait_for_byte(&enter->fds->gate, "the cell did not become ready", err);
 }
 
 /* A cell from the pool was built for an ordinary disk. Its scratch space belongs to its own user namespace, in which we
@@ -101,9 +129,9 @@ static int place_fds(void *plan, struct hc_err *err)
         if (dup2(stdio[i], i) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "placing fd %d", i);
     struct entry_fds *fds = enter->fds;
-    int *keep[] = {&fds->door, &fds->report, &fds->block, &fds->files}; /* the door is fd 3 */
-    int result = child_keep_fds(3, keep, 4, err);
-    fds->cell = -1;
+    int *keep[] = {&fds->door, &fds->report, &fds->block, &fds->files, /* the door is fd 3 */
+                   &fds->cell, &fds->built,  &fds->gate,  &fds->witness_door, &fds->witness_bell};
+    int result = child_keep_fds(3, keep, sizeof keep / sizeof *keep, err);
     cgroup_init(&fds->group); /* closed as well */
     return result;
 }
@@ -164,8 +192,24 @@ static int restrict_files(void *plan, struct hc_err *err)
 
 static int filter_calls(void *plan, struct hc_err *err)
 {
-    (void)plan;
-    return hc_seccomp_load(err);
+    struct enter *enter = plan;
+    struct entry_fds *fds = enter->fds;
+    if (!enter->entry->witness)
+        return hc_seccomp_load(err);
+    int listener = hc_seccomp_load_reporting(err);
+    if (listener < 0)
+        return listener;
+    return witness_hand(HC_TAKE_FD(fds->witness_door), HC_TAKE_FD(fds->witness_bell), listener, enter->entry->witness,
+                        err);
+}
+
+/* After the listener has been sent: the kernel refuses a message with fds to a user who has more of them on the way
+ * than this limit says, and what a sandbox's earlier programs have on the way must not keep later ones from starting.
+ */
+static int limit_files(void *plan, struct hc_err *err)
+{
+    struct enter *enter = plan;
+    return entry_limit_files(0, &enter->entry->limits, err);
 }
 
 static int sweep_cell(void *plan, struct hc_err *err)
@@ -251,16 +295,19 @@ int entry_exec(const struct entry_words *words, struct hc_err *err)
 
 static const struct child_step steps[] = {
     {"joining the control group", join_group},
-    {"entering the cell", join_namespaces},
-    {"sizing the scratch space", resize_scratch},
-    {"mounting terminals", mount_terminals},
     {"placing fds", place_fds},
     {"setting limits", set_limits},
     {"resetting signals", reset_signals},
+    {"waiting for the cell's file system", wait_for_builder},
+    {"entering the cell", join_namespaces},
+    {"sizing the scratch space", resize_scratch},
+    {"mounting terminals", mount_terminals},
     {"becoming the guest", become_guest},
     {"sweeping the cell", sweep_cell},
     {"restricting files", restrict_files},
     {"filtering system calls", filter_calls},
+    {"limiting open files", limit_files},
+    {"waiting for the cell", wait_for_warden},
     {"reading arguments", read_block},
     {"unpacking files", unpack_files},
 };

@@ -91,6 +91,7 @@ void entry_make(const struct cell_host *host, const struct cell *cell, const str
     entry->controllers = host->cgroups.controllers;
     entry->limits = job->limits;
     entry->collect_limit = job->collect_limit;
+    entry->witness = job->witness;
     entry->spec = cell->spec;
     memcpy(entry->mounts, cell->mounts, cell->spec.mount_count * sizeof *entry->mounts);
     *fds = (struct entry_fds){.cell = cell->pidfd,
@@ -99,6 +100,10 @@ void entry_make(const struct cell_host *host, const struct cell *cell, const str
                               .files = job->files,
                               .door = job->door,
                               .report = -1,
+                              .witness_door = job->witness ? cell->witness.door : -1,
+                              .witness_bell = job->witness ? cell->witness.bell : -1,
+                              .built = job->gate >= 0 ? cell->built : -1,
+                              .gate = job->gate,
                               .group = *group};
 }
 
@@ -123,6 +128,29 @@ int entry_reset_signals(struct hc_err *err)
     return 0;
 }
 
+/* A hard limit that is lower than what is asked for was set by whoever started hotcell, and stays. Of a process that
+ * waits in its cell it was set by us, and cannot be raised: then it is not the one for this. */
+static int set_limit(pid_t pid, int resource, rlim_t soft, rlim_t hard, struct hc_err *err)
+{
+    struct rlimit limit = {soft, hard}, old;
+    if (prlimit(pid, resource, &limit, &old) == 0)
+        return 0;
+    if (pid != 0 || errno != EPERM || prlimit(pid, resource, NULL, &old) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "resource limit %d", resource);
+    if (limit.rlim_max > old.rlim_max)
+        limit.rlim_max = old.rlim_max;
+    if (limit.rlim_cur > old.rlim_max)
+        limit.rlim_cur = old.rlim_max;
+    if (prlimit(pid, resource, &limit, NULL) < 0)
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "resource limit %d", resource);
+    return 0;
+}
+
+int entry_limit_files(pid_t pid, const struct job_limits *limits, struct hc_err *err)
+{
+    return set_limit(pid, RLIMIT_NOFILE, limits->files_open, limits->files_open, err);
+}
+
 int entry_limits(pid_t pid, const struct job_limits *limits, uint32_t held, struct hc_err *err)
 {
     struct {
@@ -130,7 +158,6 @@ int entry_limits(pid_t pid, const struct job_limits *limits, uint32_t held, stru
         rlim_t soft, hard;
     } table[] = {
         {RLIMIT_CORE, 0, 0},
-        {RLIMIT_NOFILE, limits->files_open, limits->files_open},
         {RLIMIT_FSIZE, limits->file_size, limits->file_size},
         {RLIMIT_STACK, 8 << 20, 64 << 20},
         {RLIMIT_MEMLOCK, 64 << 10, 64 << 10},
@@ -148,19 +175,9 @@ int entry_limits(pid_t pid, const struct job_limits *limits, uint32_t held, stru
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
         if (table[i].resource < 0)
             continue;
-        /* A hard limit that is lower than what is asked for was set by whoever started hotcell, and stays. Of a process
-         * that waits in its cell it was set by us, and cannot be raised: then it is not the one for this. */
-        struct rlimit limit = {table[i].soft, table[i].hard}, old;
-        if (prlimit(pid, table[i].resource, &limit, &old) == 0)
-            continue;
-        if (pid != 0 || errno != EPERM || prlimit(pid, table[i].resource, NULL, &old) < 0)
-            return hc_fail_errno(err, HC_CLASS_HOST, errno, "resource limit %d", table[i].resource);
-        if (limit.rlim_max > old.rlim_max)
-            limit.rlim_max = old.rlim_max;
-        if (limit.rlim_cur > old.rlim_max)
-            limit.rlim_cur = old.rlim_max;
-        if (prlimit(pid, table[i].resource, &limit, NULL) < 0)
-            return hc_fail_errno(err, HC_CLASS_HOST, errno, "resource limit %d", table[i].resource);
+        int result = set_limit(pid, table[i].resource, table[i].soft, table[i].hard, err);
+        if (result < 0)
+            return result;
     }
     return 0;
 }

@@ -16,6 +16,7 @@ struct entry {
     uint32_t may_setgroups, landlock, controllers;
     struct job_limits limits;
     uint64_t collect_limit;
+    uint64_t witness; /* its number in the cell's book, with fds to report by; 0: it does not report */
     struct cell_spec spec;
     struct cell_mount mounts[CELL_MAX_MOUNTS]; /* spec.mount_count of them; only these travel */
 };
@@ -27,6 +28,9 @@ struct entry_fds {
     int files; /* archive, a sealed memfd, or -1 */
     int door;  /* of a program that is to be primed: becomes fd 3; or -1 */
     int report;
+    int witness_door, witness_bell; /* until it is sealed; or -1 */
+    int built; /* of a job that comes while its cell is being built: a byte when its file system is there; or -1 */
+    int gate;  /* and a byte when its limits are in force and pid 1 is there; or -1 */
     struct cgroup group;
 };
 
@@ -52,7 +56,9 @@ int entry_unpack(int files, const char *folder, const char *cwd, struct hc_err *
 /* Becomes the program that the words name, found as a shell would. Returns only when it cannot. */
 int entry_exec(const struct entry_words *words, struct hc_err *err);
 int entry_reset_signals(struct hc_err *err);
-/* The resource limits of a process, 0 for the caller. `held`: enum cgroup_controller, what control groups enforce. */
+/* The resource limits of a process, 0 for the caller; that of open files is for itself. `held`: enum cgroup_controller,
+ * what control groups enforce. */
+int entry_limit_files(pid_t pid, const struct job_limits *limits, struct hc_err *err);
 int entry_limits(pid_t pid, const struct job_limits *limits, uint32_t held, struct hc_err *err);
 /* Says in the report when the program began: what comes after it in there is an error, nothing is success. */
 void entry_report_start(int report);

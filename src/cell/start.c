@@ -39,7 +39,7 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
                const struct cell_job *job, pid_t *pid, int *pidfd, int *report, struct hc_err *err)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a pipe");
     struct entry entry;
     struct entry_fds fds;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK = 64 * 1024 };
+enum { CHUNK = 16 * 1024 }; /* every page of it is touched in every run that has a file */
 
 /* Read by position: the fd may be one of several on the same open file, each with a cell of its own. */
 struct source {

@@ -36,8 +36,9 @@ struct warm_word {
     int32_t pid;  /* as the zygote sees it; 0: it waits for its first */
 };
 
-/* → zygote. fds: cell, report, stdin, stdout, stderr, block, a folder for each bit of groups, [files], [door]. A child
- * with a door waits there, in its cell and sealed, for its program, as one that was primed does. */
+/* → zygote. fds: cell, report, stdin, stdout, stderr, block, a folder for each bit of groups, [files], [door], and the
+ * witness's door and bell if the entry has a number there. A child with a door waits there, in its cell and sealed, for
+ * its program, as one that was primed does. */
 struct warm_request {
     uint32_t groups; /* bit n: cgroup slot n */
     uint32_t has_files, has_door;

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "cell/child.h"
 #include "cell/warm.h"
+#include "cell/warm_pages.h"
 #include "kernel/sys.h"
 #include <dirent.h>
 #include <dlfcn.h>
@@ -48,6 +49,7 @@ static struct own {                     /* what the interpreter of a zygote has 
 } own;
 static struct entry_words words; /* the program's, once there is one */
 static struct prctl_mm_map layout;
+static struct warm_pages pages; /* that programs write to */
 
 /* ---- what libc's fork would do ---- */
 
@@ -262,6 +264,16 @@ static int wait_for_program(void)
     return fds[4];
 }
 
+/* The block of the program is where its driver looks for it. */
+static void open_door(int block)
+{
+    if (dup2(block, WARM_DOOR_FD) < 0)
+        _exit(125);
+    hc_close(block);
+    door = wait_at_open ? PASSED_DOOR : OPEN_DOOR;
+    restore_own();
+}
+
 /* In the child: becomes the guest in its cell, with the block of its program as fd 3. */
 static void enter(const struct entry *entry, struct entry_fds *fds)
 {
@@ -273,6 +285,7 @@ static void enter(const struct entry *entry, struct entry_fds *fds)
         hc_fail_errno(&err, HC_CLASS_HOST, errno, "dumpable");
         child_die(fds->report, &err);
     }
+    warm_pages_take(&pages, entry->limits.memory / 8);
     int block = fds->block;
     entry_report_start(fds->report);
     hc_close(fds->report);
@@ -288,20 +301,23 @@ static void enter(const struct entry *entry, struct entry_fds *fds)
         own_environment();
         show_words();
     }
-    if (dup2(block, WARM_DOOR_FD) < 0)
-        _exit(125);
-    hc_close(block);
-    door = wait_at_open ? PASSED_DOOR : OPEN_DOOR;
-    restore_own();
+    open_door(block);
 }
 
 static bool take_fds(const struct warm_request *request, const int *fds, size_t count, struct entry_fds *out)
 {
-    *out = (struct entry_fds){.cell = -1, .files = -1, .door = -1, .report = -1};
+    *out = (struct entry_fds){.cell = -1,
+                              .files = -1,
+                              .door = -1,
+                              .report = -1,
+                              .built = -1,
+                              .gate = -1,
+                              .witness_door = -1,
+                              .witness_bell = -1};
     cgroup_init(&out->group);
     size_t groups = (size_t)__builtin_popcount(request->groups), at = 6;
-    if (request->groups >> CGROUP_SLOTS ||
-        count != 6 + groups + (request->has_files ? 1 : 0) + (request->has_door ? 1 : 0))
+    if (request->groups >> CGROUP_SLOTS || count != 6 + groups + (request->has_files ? 1 : 0) +
+                                                        (request->has_door ? 1 : 0) + (request->entry.witness ? 2 : 0))
         return false;
     out->cell = fds[0];
     out->report = fds[1];
@@ -313,7 +329,11 @@ static bool take_fds(const struct warm_request *request, const int *fds, size_t 
     if (request->has_files)
         out->files = fds[at++];
     if (request->has_door)
-        out->door = fds[at];
+        out->door = fds[at++];
+    if (request->entry.witness) {
+        out->witness_door = fds[at++];
+        out->witness_bell = fds[at];
+    }
     return true;
 }
 
@@ -343,6 +363,28 @@ static bool serve_one(const struct warm_request *request, const int *fds, size_t
     return false;
 }
 
+static pid_t fork_really(void)
+{
+    pid_t (*real)(void) = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
+    errno = ENOSYS;
+    return real ? real() : -1;
+}
+
+/* True in a child that plays a program's part, outside of any cell: it goes on as one that has got its program. */
+static bool rehearse(void)
+{
+    int block = -1;
+    struct hc_err err = {0};
+    if (!warm_pages_rehearse(fork_really, &pages, &block))
+        return false;
+    if (entry_reset_signals(&err) < 0 || entry_read_block(block, &words, &err) < 0)
+        _exit(125);
+    own_environment();
+    show_words();
+    open_door(block);
+    return true;
+}
+
 /* Returns in children alone. */
 static void serve(void)
 {
@@ -352,6 +394,8 @@ static void serve(void)
         _exit(3);
     remember_own();
     look_at_layout();
+    if (rehearse())
+        return;
     say(0, 0, -1);
     for (;;) {
         int fds[HC_MAX_FDS];
@@ -378,12 +422,15 @@ EXPORT pid_t fork(void)
         serve();
         return 0;
     }
-    pid_t (*real)(void) = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
-    if (!real) {
-        errno = ENOSYS;
-        return -1;
-    }
-    return real();
+    return fork_really();
+}
+
+_Noreturn void warm_leave(int code) __asm__("_exit") EXPORT;
+_Noreturn void warm_leave(int code)
+{
+    warm_pages_report();
+    for (;;)
+        syscall(SYS_exit_group, code);
 }
 
 /* ---- the doors ---- */

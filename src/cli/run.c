@@ -1,6 +1,6 @@
 /*
  * hotcell run. The command line is read twice: first whole, so that a mistake in its last word is found before anything
- * happens; then to make the request. After hc_run returns, the cell is gone, whatever was the reason.
+ * happens; then to make the request. After hc_run returns, nobody is in the cell any more, whatever was the reason.
  */
 #include "cli/run.h"
 
@@ -216,7 +216,10 @@ static int execute(const struct cli *cli, const struct run_line *line, const hc_
     if (!interrupt_caught())
         status = hc_run(engine, request, &result, &error);
     interrupt_target(NULL);
-    hc_engine_close(engine);
+    if (status != 0) { /* whatever there is ends now, and not when somebody has read what we say of it */
+        hc_engine_close(engine);
+        engine = NULL;
+    }
 
     if (status == 0)
         code = report_result(cli, line, result, &stream);
@@ -228,6 +231,7 @@ static int execute(const struct cli *cli, const struct run_line *line, const hc_
         return message_library(cli, error);
     hc_error_free(error);
     hc_result_free(result);
+    hc_engine_leave(engine);
     return code;
 }
 

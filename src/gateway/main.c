@@ -156,6 +156,8 @@ static void on_hello(void *data, const struct warden_message *message)
     gateway->warden_silent = false;
     if (missing)
         audit_add(gateway->audit, "isolation_weak", NULL, NULL, NULL);
+    if (!message->witness)
+        hc_log(HC_LOG_WARNING, "system calls that are refused to programs cannot be written to the audit log here");
     sandboxes_attach(gateway->sandboxes, gateway->link, gateway->config->allow_weak ? 0 : ISOLATION_ALL);
     if (link_ask_held(gateway->link, on_held) < 0)
         hc_log(HC_LOG_ERROR, "the warden cannot be asked for its sandboxes");

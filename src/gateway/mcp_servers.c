@@ -2,6 +2,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "gateway/mcp_servers_internal.h"
+#include "gateway/runs.h"
 #include "run/isolation.h"
 #include "text/json.h"
 #include <errno.h>
@@ -173,6 +174,9 @@ static void on_ended(void *data)
     server->failures = hc_now() - server->started_at > GOOD_TIME ? 1 : server->failures + 1;
     hc_log(HC_LOG_WARNING, "the MCP server \"%s\" has ended: %s", server->name, server->why);
     audit_add(server->servers->gateway->audit, "mcp_server_ended", NULL, NULL, server->name);
+    if (server->result.stage_count > 0)
+        runs_audit_calls(server->servers->gateway->runs, NULL, NULL, NULL, server->name,
+                         &server->result.stages[server->result.stage_count - 1].facts.calls);
     server->state = SERVER_DOWN;
     attached_offer(server, NULL);
     release_run(server);

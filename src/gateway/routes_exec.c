@@ -157,6 +157,8 @@ static void on_job_ended(struct box_job *job, const struct warden_message *messa
 {
     struct exec *exec = job->data;
     exec->running = false;
+    if (exec->left || exec->drive == NULL)
+        sandbox_calls(exec->sandbox, &message->facts.calls);
     if (exec->left) {
         exec_free(exec);
         return;
@@ -179,7 +181,7 @@ static int room_send(void *data, struct warden_message *message, const int *fds,
     if (box == NULL)
         return -err.code;
     exec->number = message->job;
-    exec->job = (struct box_job){.data = exec, .ended = on_job_ended};
+    exec->job = (struct box_job){.data = exec, .ended = on_job_ended, .reports = true};
     int result = box_start(box, &exec->job, &message->job_spec, fds, count);
     exec->running = result == 0;
     return result;

@@ -465,9 +465,15 @@ static void on_changed(void *data, const struct sandbox *sandbox, const char *ev
         hc_log(HC_LOG_ERROR, "audit: %s was not written: %s", event, strerror(-result));
 }
 
+static void on_calls(void *data, const struct sandbox *sandbox, const char *job, const struct reported *calls)
+{
+    const struct gateway *gateway = data;
+    runs_audit_calls(gateway->runs, sandbox->tenant, NULL, sandbox->id, job, calls);
+}
+
 int gateway_sandboxes_new(struct gateway *gateway, struct hc_err *err)
 {
-    struct sandboxes_events events = {.data = gateway, .changed = on_changed};
+    struct sandboxes_events events = {.data = gateway, .changed = on_changed, .calls = on_calls};
     volumes_for_sandboxes(&events);
     gateway->sandboxes = sandboxes_new(gateway->loop, &events);
     if (gateway->sandboxes == NULL)

@@ -139,11 +139,12 @@ static bool audit_allowed(struct runs *runs)
     return true;
 }
 
-void runs_audit(struct runs *runs, const char *event, const char *tenant, const char *run, const char *reason)
+/* Takes the detail. */
+static void write_audit(struct runs *runs, const char *event, const char *tenant, const char *run, json_t *taken)
 {
+    hc_cleanup_json json_t *detail = taken;
     if (runs->gateway->audit == NULL || !audit_allowed(runs))
         return;
-    hc_cleanup_json json_t *detail = json_pack("{s:o}", "reason", hc_json_text_lossy(reason));
     if (detail != NULL && runs->audit.left_out > 0)
         json_object_set_new(detail, "left_out_before", json_integer((json_int_t)runs->audit.left_out));
     hc_cleanup_free char *text = detail != NULL ? hc_json_write(detail, false) : NULL;
@@ -152,6 +153,25 @@ void runs_audit(struct runs *runs, const char *event, const char *tenant, const 
         hc_log(HC_LOG_ERROR, "audit: %s was not written: %s", event, strerror(-result));
     else
         runs->audit.left_out = 0;
+}
+
+void runs_audit(struct runs *runs, const char *event, const char *tenant, const char *run, const char *reason)
+{
+    write_audit(runs, event, tenant, run, json_pack("{s:o}", "reason", hc_json_text_lossy(reason)));
+}
+
+void runs_audit_calls(struct runs *runs, const char *tenant, const char *run, const char *sandbox, const char *job,
+                      const struct reported *calls)
+{
+    if (!reported_any(calls))
+        return;
+    json_t *list = json_array();
+    for (unsigned i = 0; i < REPORTED_MAX && reported_name(i) != NULL; i++)
+        if (calls->count[i] > 0)
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:i}", "name", reported_name(i), "count", (int)calls->count[i]));
+    json_t *detail = json_pack("{s:o, s:s*, s:s*}", "calls", list, "sandbox", sandbox, "job", job);
+    write_audit(runs, "blocked_call", tenant, run, detail);
 }
 
 void runs_audit_refusal(struct runs *runs, const char *tenant, const struct hc_err *err)
@@ -191,14 +211,22 @@ static const char *limit_met(const struct result *result)
     }
 }
 
-/* The filter ends a program with SIGSYS for calls of a foreign architecture, which no honest program makes. What it
- * only refuses (EPERM, ENOSYS) leaves no trace in the kernel's facts. */
-static bool made_blocked_call(const struct result *result)
+/* The filter ends a program with SIGSYS for calls of a foreign architecture, and only refuses those that are counted
+ * (cell/witness.h). No honest program makes either. */
+static void audit_blocked_calls(const struct run *run)
 {
-    for (size_t i = 0; i < result->stage_count + result->test_count; i++)
-        if (job_of(result, i)->signal == SIGSYS)
-            return true;
-    return false;
+    const struct result *result = &run->work->result;
+    struct reported calls = {{0}};
+    bool foreign = false;
+    for (size_t i = 0; i < result->stage_count + result->test_count; i++) {
+        reported_sum(&calls, &job_of(result, i)->facts.calls);
+        foreign = foreign || job_of(result, i)->signal == SIGSYS;
+    }
+    if (foreign)
+        runs_audit(run->runs, "blocked_call", run->row.tenant, run->row.id,
+                   "ended by SIGSYS: a call of a foreign architecture");
+    runs_audit_calls(run->runs, run->row.tenant, run->row.id, result->sandbox[0] != '\0' ? result->sandbox : NULL, NULL,
+                     &calls);
 }
 
 /* ---- the record ---- */
@@ -326,6 +354,7 @@ int run_conclude(struct run *run)
 {
     fill_result(run);
     fill_row(run);
+    audit_blocked_calls(run); /* while the facts are there: a run that is starved loses them */
     run_learn(run);
     if (!run->starved)
         write_texts(run);
@@ -337,8 +366,5 @@ int run_conclude(struct run *run)
     const char *limit = limit_met(&run->work->result);
     if (limit != NULL)
         runs_audit(run->runs, "limit_hit", run->row.tenant, run->row.id, limit);
-    if (made_blocked_call(&run->work->result))
-        runs_audit(run->runs, "blocked_call", run->row.tenant, run->row.id,
-                   "ended by SIGSYS: a call of a foreign architecture");
     return run->json != NULL ? 0 : -ENOMEM;
 }

@@ -90,6 +90,9 @@ void runs_counts(const struct runs *runs, struct runs_counts *counts);
 /* An entry of the audit log about what a tenant did; `run` may be NULL. A flood of them must not become a flood of disk
  * writes: past a rate they are counted, and the next entry says how many were left out. */
 void runs_audit(struct runs *runs, const char *event, const char *tenant, const char *run, const char *reason);
+/* blocked_call, with the names and counts of what was refused; nothing if that is none. run, sandbox, job: or NULL. */
+void runs_audit_calls(struct runs *runs, const char *tenant, const char *run, const char *sandbox, const char *job,
+                      const struct reported *calls);
 /* The same for a request that was refused with this error: mount_denied or request_refused. */
 void runs_audit_refusal(struct runs *runs, const char *tenant, const struct hc_err *err);
 /* For a run that failed, or an error of runs_start: 503 or 429 with Retry-After, or what reply_error makes of it. */

@@ -36,6 +36,8 @@ void cgroup_init(struct cgroup *group)
     memset(group, 0, sizeof *group);
     for (int slot = 0; slot < CGROUP_SLOTS; slot++)
         group->dir[slot] = -1;
+    for (int i = 0; i < CGROUP_FIGURES; i++)
+        group->figure[i] = -1;
 }
 
 void cgroup_base_init(struct cgroup_base *base)
@@ -53,7 +55,7 @@ int cgroup_create(const struct cgroup_base *base, const char *name, struct cgrou
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
         if (base->dir[slot] < 0)
             continue;
-        if (mkdirat(base->dir[slot], name, 0755) < 0 && !(ready && errno == EEXIST)) {
+        if (!ready && mkdirat(base->dir[slot], name, 0755) < 0) {
             int code = errno;
             cgroup_remove(base, group);
             return hc_fail_errno(err, HC_CLASS_HOST, code, "making the %s control group %s", slot_words[slot], name);
@@ -233,13 +235,47 @@ int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group)
     return result < 0 ? result : HC_TAKE_FD(event);
 }
 
-static bool number(int dir, const char *file, const char *key, uint64_t *value)
+/* ---- figures ---- */
+
+enum figure { CPU_TIME, THROTTLED, MEMORY_PEAK, OOM_KILLS, PIDS_PEAK, PIDS_DENIED };
+
+/* Which file of which slot; the second pair is that of version 2. */
+static const struct {
+    int slot[2];
+    const char *file[2];
+} figures[CGROUP_FIGURES] = {
+    [CPU_TIME] = {{CGROUP_UNIFIED, CGROUP_UNIFIED}, {"cpu.stat", "cpu.stat"}},
+    [THROTTLED] = {{CGROUP_CPU, -1}, {"cpu.stat", NULL}},
+    [MEMORY_PEAK] = {{CGROUP_MEMORY, CGROUP_UNIFIED}, {"memory.max_usage_in_bytes", "memory.peak"}},
+    [OOM_KILLS] = {{CGROUP_MEMORY, CGROUP_UNIFIED}, {"memory.oom_control", "memory.events"}},
+    [PIDS_PEAK] = {{CGROUP_PIDS, CGROUP_UNIFIED}, {"pids.peak", "pids.peak"}},
+    [PIDS_DENIED] = {{CGROUP_PIDS, CGROUP_UNIFIED}, {"pids.events", "pids.events"}},
+};
+
+static int open_figure(const struct cgroup_base *base, const struct cgroup *group, enum figure which)
 {
-    unsigned long long found;
-    if (dir < 0 || hc_read_number_at(dir, file, key, &found) < 0)
-        return false;
-    *value = found;
-    return true;
+    int v2 = base->mode == CGROUP_V2, slot = figures[which].slot[v2];
+    if (slot < 0 || group->dir[slot] < 0)
+        return -1;
+    return openat(group->dir[slot], figures[which].file[v2], O_RDONLY | O_CLOEXEC);
+}
+
+void cgroup_prepare_stats(const struct cgroup_base *base, struct cgroup *group)
+{
+    for (int i = 0; i < CGROUP_FIGURES; i++)
+        if (group->figure[i] < 0)
+            group->figure[i] = open_figure(base, group, (enum figure)i);
+}
+
+/* The text of the file: these have about 500 bytes at most, and the kernel gives them whole. */
+static bool read_figure(const struct cgroup_base *base, const struct cgroup *group, enum figure which, char *text,
+                        size_t size)
+{
+    hc_cleanup_fd int opened = group->figure[which] < 0 ? open_figure(base, group, which) : -1;
+    int fd = opened >= 0 ? opened : group->figure[which];
+    ssize_t length = fd < 0 ? -1 : pread(fd, text, size - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0;
 }
 
 /* "key value" lines, read once for several keys. 0 where a key is not there. */
@@ -252,11 +288,19 @@ static uint64_t keyed(const char *text, const char *key)
     return 0;
 }
 
+static bool number(int dir, const char *file, uint64_t *value)
+{
+    unsigned long long found;
+    if (dir < 0 || hc_read_number_at(dir, file, NULL, &found) < 0)
+        return false;
+    *value = found;
+    return true;
+}
+
 void cgroup_cpu(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats)
 {
     char text[2048];
-    int unified = group->dir[CGROUP_UNIFIED];
-    if (unified >= 0 && hc_read_file_at(unified, "cpu.stat", text, sizeof text) > 0) {
+    if (read_figure(base, group, CPU_TIME, text, sizeof text)) {
         stats->counted |= CGROUP_HAS_CPU;
         stats->cpu = keyed(text, "usage_usec");
         stats->user = keyed(text, "user_usec");
@@ -265,32 +309,36 @@ void cgroup_cpu(const struct cgroup_base *base, const struct cgroup *group, stru
     } else {
         int cpu = group->dir[CGROUP_CPUACCT] >= 0 ? group->dir[CGROUP_CPUACCT] : group->dir[CGROUP_CPU];
         uint64_t nanoseconds;
-        if (number(cpu, "cpuacct.usage", NULL, &nanoseconds)) {
+        if (number(cpu, "cpuacct.usage", &nanoseconds)) {
             stats->counted |= CGROUP_HAS_CPU;
             stats->cpu = nanoseconds / 1000;
         }
-        if (number(cpu, "cpuacct.usage_user", NULL, &nanoseconds))
+        if (number(cpu, "cpuacct.usage_user", &nanoseconds))
             stats->user = nanoseconds / 1000;
-        if (number(cpu, "cpuacct.usage_sys", NULL, &nanoseconds))
+        if (number(cpu, "cpuacct.usage_sys", &nanoseconds))
             stats->system = nanoseconds / 1000;
     }
-    if (base->mode != CGROUP_V2 && number(group->dir[CGROUP_CPU], "cpu.stat", "throttled_time", &stats->throttled))
-        stats->throttled /= 1000;
+    if (read_figure(base, group, THROTTLED, text, sizeof text))
+        stats->throttled = keyed(text, "throttled_time") / 1000;
 }
 
 void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats)
 {
+    char text[2048];
     memset(stats, 0, sizeof *stats);
-    bool v2 = base->mode == CGROUP_V2;
-    int memory = group->dir[v2 ? CGROUP_UNIFIED : CGROUP_MEMORY];
-    int pids = group->dir[v2 ? CGROUP_UNIFIED : CGROUP_PIDS];
     cgroup_cpu(base, group, stats);
-    if (number(memory, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL, &stats->memory_peak))
+    if (read_figure(base, group, MEMORY_PEAK, text, sizeof text)) {
         stats->counted |= CGROUP_HAS_MEMORY;
-    number(memory, v2 ? "memory.events" : "memory.oom_control", "oom_kill", &stats->oom_kills);
-    if (number(pids, "pids.peak", NULL, &stats->pids_peak))
+        stats->memory_peak = strtoull(text, NULL, 10);
+    }
+    if (read_figure(base, group, OOM_KILLS, text, sizeof text))
+        stats->oom_kills = keyed(text, "oom_kill");
+    if (read_figure(base, group, PIDS_PEAK, text, sizeof text)) {
         stats->counted |= CGROUP_HAS_PIDS;
-    number(pids, "pids.events", "max", &stats->pids_denied);
+        stats->pids_peak = strtoull(text, NULL, 10);
+    }
+    if (read_figure(base, group, PIDS_DENIED, text, sizeof text))
+        stats->pids_denied = keyed(text, "max");
 }
 
 int cgroup_kill(const struct cgroup *group)
@@ -302,6 +350,8 @@ int cgroup_kill(const struct cgroup *group)
 
 int cgroup_remove(const struct cgroup_base *base, struct cgroup *group)
 {
+    for (int i = 0; i < CGROUP_FIGURES; i++)
+        group->figure[i] = hc_close(group->figure[i]);
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
         if (group->dir[slot] < 0)
             continue;

@@ -34,10 +34,13 @@ struct cgroup_base {
     char remedy[256];
 };
 
+enum { CGROUP_FIGURES = 6 };
+
 struct cgroup {
     char name[32];
     int dir[CGROUP_SLOTS];
-    bool background; /* it has the least weight: cgroup_background */
+    int figure[CGROUP_FIGURES]; /* files that are read at the end, opened beforehand: cgroup_prepare_stats; or -1 */
+    bool background;            /* it has the least weight: cgroup_background */
 };
 
 struct cgroup_limits {
@@ -76,6 +79,12 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
 /* What cgroup_base_open has left: the parts that nobody must be born into, and the group of the first cell. The warden
  * can be made meanwhile. `keeper` may be NULL. */
 void cgroup_base_complete(struct cgroup_base *base, struct cgroup_keeper *keeper);
+/* Whether the caller of the keeper was moved to another group, and is to be moved back. NULL is fine. */
+bool cgroup_base_moved(const struct cgroup_keeper *keeper);
+/* Removes what keepers that are dead left beside it. It may take its time. NULL is fine. */
+void cgroup_base_clear_stale(const struct cgroup_keeper *keeper);
+/* Removes what is empty already of the groups that a run with one cell has; the warden's own stays. NULL is fine. */
+void cgroup_base_empty(const struct cgroup_base *base, const struct cgroup_keeper *keeper);
 /* Where the base is, as a path. 0; -ENOENT when it has no part in this slot. */
 int cgroup_base_path(const struct cgroup_keeper *keeper, int slot, char *path, size_t size);
 /* Whether that is what an fd is of: something may be mounted over the path. */
@@ -104,6 +113,8 @@ bool cgroup_crowded(const struct cgroup *group);
 /* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole
  * group by itself. -1: not needed. */
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group);
+/* Opens what cgroup_stats reads, which is called when somebody waits. What cannot be opened is opened then. */
+void cgroup_prepare_stats(const struct cgroup_base *base, struct cgroup *group);
 void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats);
 /* The CPU figures alone; the rest of *stats is left as it is. */
 void cgroup_cpu(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats);

@@ -1,6 +1,6 @@
 /*
- * The keeper's part of control groups: find out what this machine has, clear what dead keepers left, make the base
- * folder, give it to the warden, remove it at the end.
+ * The keeper's part of control groups: find out what this machine has, make the base folder, give it to the warden,
+ * remove it at the end, and what dead keepers left as well (cgroup_clear.c).
  *
  * Where the base goes. Version 1: below our own group in each hierarchy, so that whatever limits us limits the cells.
  * Version 2: below our own group too, if we may hand out controllers there, which the kernel allows only in a group
@@ -11,12 +11,11 @@
 #include "kernel/cgroup.h"
 
 #include "base/fd.h"
+#include "kernel/cgroup_clear.h"
 #include "kernel/cgroup_find.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +26,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char prefix[] = "hotcell-";
-
 struct cgroup_keeper {
     char name[32];
-    int parent[CGROUP_SLOTS]; /* the folder that the base is in */
-    int lock;                 /* holds the flock for as long as we live */
-    int warden;               /* base/warden, version 2 */
-    bool stepped_aside;       /* our own process is in base/caller */
-    uid_t owner;              /* whom it is given to; -1: nobody */
+    int parent[CGROUP_SLOTS];  /* the folder that the base is in */
+    char *place[CGROUP_SLOTS]; /* its path, where it is known; or NULL */
+    int lock;                  /* holds the flock for as long as we live */
+    int warden;                /* base/warden, version 2 */
+    bool stepped_aside;        /* our own process is in base/caller */
+    uid_t owner;               /* whom it is given to; -1: nobody */
     gid_t group;
     int left; /* version 1: the first slot that cgroup_base_open did not look at */
 };
@@ -45,95 +43,6 @@ static int open_group(const struct hierarchy *hierarchy, const char *path)
     char full[2 * PATH_MAX];
     snprintf(full, sizeof full, "%s%s", hierarchy->mount, path);
     return open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-/* ---- clearing up ---- */
-
-/* Whoever is still in there belonged to a keeper that is dead, or to ours which is going. */
-static void end_processes(int dir)
-{
-    if (hc_write_file_at(dir, "cgroup.kill", "1") == 0)
-        return;
-    char text[65536];
-    if (hc_read_file_at(dir, "cgroup.procs", text, sizeof text) <= 0)
-        return;
-    char *save = NULL;
-    for (char *word = strtok_r(text, "\n", &save); word; word = strtok_r(NULL, "\n", &save)) {
-        long pid = strtol(word, NULL, 10);
-        if (pid > 1)
-            kill((pid_t)pid, SIGKILL);
-    }
-}
-
-/* Remove dir/name and the groups in it; a group whose processes are on their way out is waited for, up to a second in
- * all. */
-static int remove_tree(int dir, const char *name)
-{
-    hc_cleanup_fd int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
-    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
-        return 0;
-    int copy = dup(fd);
-    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!list) {
-        hc_close(copy);
-        return -errno;
-    }
-    for (struct dirent *entry; (entry = readdir(list));)
-        if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-            remove_tree(fd, entry->d_name);
-    closedir(list);
-    for (int try = 0; try < 200; try++) {
-        if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
-            return 0;
-        if (errno != EBUSY)
-            return -errno;
-        end_processes(fd);
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
-    return -EBUSY;
-}
-
-/* hotcell-<pid>-<hexadecimal>, as cgroup_base_open makes them, and nobody else's. */
-static bool is_base_name(const char *name)
-{
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
-        return false;
-    const char *pid = name + sizeof prefix - 1;
-    size_t length = strspn(pid, "0123456789");
-    const char *number = pid + length + 1;
-    return length > 0 && pid[length] == '-' && *number && number[strspn(number, "0123456789abcdef")] == '\0';
-}
-
-/* A base whose lock nobody holds has no keeper. `lock_dir` is the hierarchy that carries the locks. */
-static bool is_stale(int lock_dir, const char *name)
-{
-    hc_cleanup_fd int fd = openat(lock_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT;
-    return flock(fd, LOCK_EX | LOCK_NB) == 0;
-}
-
-/* `dirs`: the folders, one a hierarchy, in which a base may have its parts; the first carries the locks. All are looked
- * through, for the part with the lock may be gone already. */
-static void clear_stale(const int *dirs, size_t count)
-{
-    for (size_t i = count; i-- > 0;) { /* the lock goes last */
-        struct stat st;
-        if (fstat(dirs[i], &st) == 0 && st.st_nlink == 2)
-            continue; /* no group in it at all */
-        int copy = openat(dirs[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
-        if (!list) {
-            hc_close(copy);
-            continue;
-        }
-        for (struct dirent *entry; (entry = readdir(list));)
-            if (is_base_name(entry->d_name) && is_stale(dirs[0], entry->d_name))
-                remove_tree(dirs[i], entry->d_name);
-        closedir(list);
-    }
 }
 
 /* ---- making the base ---- */
@@ -155,14 +64,9 @@ static int give(int dir, int slot, uid_t owner, gid_t group)
  * between making and locking: a base is never seen without the one or the other. */
 static int claim(struct cgroup_keeper *keeper, int slot)
 {
-    int dirs[CGROUP_SLOTS], parent = keeper->parent[slot];
-    size_t count = 0;
-    for (int other = slot; other < CGROUP_SLOTS; other++)
-        if (keeper->parent[other] >= 0)
-            dirs[count++] = keeper->parent[other];
+    int parent = keeper->parent[slot];
     if (flock(parent, LOCK_EX) < 0)
         return -errno;
-    clear_stale(dirs, count);
     int result = mkdirat(parent, keeper->name, 0755) < 0 ? -errno : 0;
     if (result == 0) {
         keeper->lock = openat(parent, keeper->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -252,6 +156,32 @@ static int move_us(int dir)
     return result == -ESRCH ? 0 : result;
 }
 
+/* Whether everybody in a group is another hotcell, which is about to step aside as we did. */
+static bool has_only_hotcells(int dir)
+{
+    char text[65536], *save = NULL;
+    if (hc_read_file_at(dir, "cgroup.procs", text, sizeof text) < 0)
+        return false;
+    for (char *pid = strtok_r(text, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save)) {
+        char path[64], comm[32];
+        snprintf(path, sizeof path, "/proc/%.20s/comm", pid);
+        if (hc_read_file_at(AT_FDCWD, path, comm, sizeof comm) > 0 && strncmp(comm, "hotcell", 7) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Several that start at once in one group wait for each other, for a moment. */
+static int hand_on_when_empty(int dir)
+{
+    int result = hand_on(dir);
+    for (int tries = 0; result == -EBUSY && tries < 200 && has_only_hotcells(dir); tries++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        result = hand_on(dir);
+    }
+    return result;
+}
+
 /* Our own process and the caller that forked us are what fills a delegated group: step into a leaf below it, both, then
  * hand the controllers on. */
 static int step_aside(struct cgroup_base *base, struct cgroup_keeper *keeper)
@@ -266,7 +196,7 @@ static int step_aside(struct cgroup_base *base, struct cgroup_keeper *keeper)
     if (result < 0)
         return result;
     keeper->stepped_aside = true;
-    return hand_on(keeper->parent[CGROUP_UNIFIED]);
+    return hand_on_when_empty(keeper->parent[CGROUP_UNIFIED]);
 }
 
 static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const struct hierarchy *found)
@@ -297,6 +227,16 @@ static int open_v2(struct cgroup_base *base, struct cgroup_keeper *keeper, const
     return 0;
 }
 
+/* NULL when there is no memory. */
+static char *join_path(const char *mount, const char *below)
+{
+    size_t size = strlen(mount) + strlen(below) + 1;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s%s", mount, strcmp(below, "/") == 0 ? "" : below);
+    return path;
+}
+
 /* Version 1, and the version 2 leaf on a hybrid host, for which any place that we can write to will do: no controller
  * is involved. */
 static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy *found)
@@ -311,6 +251,7 @@ static void open_v1_parents(struct cgroup_keeper *keeper, const struct hierarchy
         keeper->parent[slot] = open_group(&found[slot], found[slot].own);
         if (keeper->parent[slot] >= 0 && faccessat(keeper->parent[slot], ".", W_OK, AT_EACCESS) < 0)
             keeper->parent[slot] = hc_close(keeper->parent[slot]);
+        keeper->place[slot] = join_path(found[slot].mount, found[slot].own);
     }
 }
 
@@ -352,9 +293,9 @@ static int open_warden_leaf(struct cgroup_base *base, struct cgroup_keeper *keep
     int dir = base->dir[CGROUP_UNIFIED];
     if (dir < 0)
         return 0;
-    if (mkdirat(dir, "warden", 0755) < 0)
+    if (mkdirat(dir, CGROUP_WARDEN, 0755) < 0)
         return -errno;
-    keeper->warden = openat(dir, "warden", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    keeper->warden = openat(dir, CGROUP_WARDEN, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (keeper->warden < 0)
         return -errno;
     return keeper->owner == (uid_t)-1 ? 0 : give(keeper->warden, CGROUP_UNIFIED, keeper->owner, keeper->group);
@@ -376,7 +317,7 @@ static void say_remedy(struct cgroup_base *base)
 int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct cgroup_keeper **out, struct hc_err *err)
 {
     cgroup_base_init(base);
-    struct hierarchy *found = calloc(CGROUP_SLOTS, sizeof *found);
+    struct hierarchy *found = malloc(CGROUP_SLOTS * sizeof *found);
     struct cgroup_keeper *keeper = calloc(1, sizeof *keeper);
     if (!found || !keeper) {
         free(found);
@@ -391,7 +332,7 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
         keeper->parent[slot] = -1;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(keeper->name, sizeof keeper->name, "%s%d-%llx", prefix, (int)getpid(),
+    snprintf(keeper->name, sizeof keeper->name, CGROUP_BASE_PREFIX "%d-%llx", (int)getpid(),
              ((unsigned long long)now.tv_sec << 20 | (unsigned long long)now.tv_nsec >> 10) & 0xffffffffffULL);
     cgroup_find(found);
 
@@ -424,7 +365,7 @@ int cgroup_base_open(struct cgroup_base *base, uid_t owner, gid_t group, struct 
 /* Made as its owner, so that the files in it are the owner's as well. Where that fails the warden makes its own. */
 static void make_ready(struct cgroup_base *base, const struct cgroup_keeper *keeper)
 {
-    static const char name[] = "cell0";
+    static const char name[] = CGROUP_FIRST_CELL;
     bool give_away = keeper->owner != (uid_t)-1;
     int failed = 0;
     if (give_away) {
@@ -453,10 +394,37 @@ void cgroup_base_complete(struct cgroup_base *base, struct cgroup_keeper *keeper
     say_remedy(base);
 }
 
+void cgroup_base_clear_stale(const struct cgroup_keeper *keeper)
+{
+    int dirs[CGROUP_SLOTS];
+    size_t count = 0;
+    for (int slot = 0; keeper && slot < CGROUP_SLOTS; slot++)
+        if (keeper->parent[slot] >= 0)
+            dirs[count++] = keeper->parent[slot];
+    if (count == 0 || flock(dirs[0], LOCK_EX) < 0)
+        return;
+    cgroup_clear_stale(dirs, count);
+    flock(dirs[0], LOCK_UN);
+}
+
+void cgroup_base_empty(const struct cgroup_base *base, const struct cgroup_keeper *keeper)
+{
+    for (int slot = CGROUP_SLOTS - 1; keeper && slot >= 0; slot--) {
+        if (keeper->parent[slot] < 0 || base->dir[slot] < 0 ||
+            unlinkat(base->dir[slot], CGROUP_FIRST_CELL, AT_REMOVEDIR) < 0)
+            continue;
+        if (slot != CGROUP_UNIFIED)
+            unlinkat(keeper->parent[slot], keeper->name, AT_REMOVEDIR);
+    }
+}
+
 int cgroup_base_path(const struct cgroup_keeper *keeper, int slot, char *path, size_t size)
 {
     if (!keeper || keeper->parent[slot] < 0)
         return -ENOENT;
+    const char *place = keeper->place[slot];
+    if (place)
+        return (size_t)snprintf(path, size, "%s/%s", place, keeper->name) < size ? 0 : -ENAMETOOLONG;
     char link[32];
     snprintf(link, sizeof link, "/proc/self/fd/%d", keeper->parent[slot]);
     ssize_t length = readlink(link, path, size);
@@ -480,6 +448,11 @@ int cgroup_warden_fd(const struct cgroup_keeper *keeper)
     return keeper ? keeper->warden : -1;
 }
 
+bool cgroup_base_moved(const struct cgroup_keeper *keeper)
+{
+    return keeper && keeper->stepped_aside;
+}
+
 /* A group that we stepped out of is entered again before its controllers can be taken back. */
 static void step_back(struct cgroup_base *base, struct cgroup_keeper *keeper)
 {
@@ -498,9 +471,11 @@ void cgroup_base_close(struct cgroup_base *base, struct cgroup_keeper *keeper)
         /* The hierarchy with the lock goes last: until then nobody takes the rest for stale. */
         for (int slot = CGROUP_SLOTS - 1; slot >= 0; slot--)
             if (keeper->parent[slot] >= 0)
-                remove_tree(keeper->parent[slot], keeper->name);
-        for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+                cgroup_clear_base(keeper->parent[slot], keeper->name);
+        for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
             hc_close(keeper->parent[slot]);
+            free(keeper->place[slot]);
+        }
         hc_close(keeper->lock);
         free(keeper);
     }

@@ -113,6 +113,10 @@ static void each_line(const char *path, void (*note)(char *, struct hierarchy *)
 
 void cgroup_find(struct hierarchy *found)
 {
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
+        found[slot].found = false;
+        found[slot].mount[0] = found[slot].own[0] = '\0';
+    }
     if (!find_standard(found))
         each_line("/proc/self/mountinfo", note_mount, found);
     each_line("/proc/self/cgroup", note_own, found);

@@ -49,7 +49,7 @@ static void settle(const struct hierarchy *hierarchy)
 
 void cgroup_settle(void)
 {
-    struct hierarchy *found = calloc(CGROUP_SLOTS, sizeof *found);
+    struct hierarchy *found = malloc(CGROUP_SLOTS * sizeof *found);
     if (!found)
         return;
     cgroup_find(found);

@@ -6,19 +6,33 @@
 #include <linux/seccomp.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "seccomp_filter.h"
 
-int hc_seccomp_load(struct hc_err *err)
+static int load(const struct sock_filter *code, size_t size, unsigned flags, struct hc_err *err)
 {
     struct sock_fprog program = {
-        .len = sizeof seccomp_filter / sizeof *seccomp_filter,
-        .filter = (struct sock_filter *)(uintptr_t)seccomp_filter,
+        .len = (unsigned short)(size / sizeof *code),
+        .filter = (struct sock_filter *)(uintptr_t)code,
     };
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+    int result = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    if (result < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "loading the system call filter");
-    return 0;
+    return result;
+}
+
+int hc_seccomp_load(struct hc_err *err)
+{
+    return load(seccomp_filter, sizeof seccomp_filter, 0, err);
+}
+
+/* Not with SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: whoever waits for an answer can then be frozen, with its sandbox,
+ * like any process that waits. A signal that comes meanwhile makes it ask again. */
+int hc_seccomp_load_reporting(struct hc_err *err)
+{
+    return load(seccomp_reporting_filter, sizeof seccomp_reporting_filter, SECCOMP_FILTER_FLAG_NEW_LISTENER, err);
 }
 
 int hc_seccomp_probe(struct hc_err *err)
@@ -28,4 +42,17 @@ int hc_seccomp_probe(struct hc_err *err)
         if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &actions[i]) < 0)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "seccomp action %#x", actions[i]);
     return 0;
+}
+
+bool hc_seccomp_probe_reporting(void)
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(hc_seccomp_load_reporting(NULL) >= 0 ? 0 : 1);
+    int status = 1;
+    pid_t ended;
+    do
+        ended = child > 0 ? waitpid(child, &status, 0) : -1;
+    while (ended < 0 && errno == EINTR && child > 0);
+    return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

@@ -2,17 +2,19 @@
  * Built and run at build time: turns the table in syscalls.h (or another, by
  * -DSYSCALL_TABLE) into a BPF program and prints it as a C header. The filter
  * is thus compiled once for each build; loading it at run time is one system call, and the programs that load it carry
- * no compiler.
+ * no compiler. Where calls are to be reported there is a second program, which asks a listener about these and is the
+ * same in all else. With an argument it prints the list of these calls instead (reported.c).
  *
  * libseccomp resolves the names. It does not write the filter: its rules have one "otherwise" for the whole filter, and
  * ours differ by call (a refused family answers EAFNOSUPPORT, a refused flag EPERM, an unknown call ENOSYS). The
  * program is a binary search over ranges of numbers that are treated alike, with a short tail for each call that looks
  * at its arguments: a fifth of the size of a search over single numbers, which matters, because the kernel checks and
- * compiles the whole program whenever a job loads it. Every conditional jump skips at most one long jump, so no offset
- * can overflow the eight bits that BPF has for them.
+ * compiles the whole program whenever a job loads it. A conditional jump has eight bits for its offset; what is farther
+ * away is reached by a long jump behind it.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -41,6 +43,7 @@ enum rule_kind { RULE_ALLOW, RULE_DENY, RULE_DENY_MASK, RULE_DENY_EQ, RULE_ONLY_
 
 struct rule {
     enum rule_kind kind;
+    bool report;
     const char *name;
     unsigned arg, arg2;
     unsigned value;
@@ -48,12 +51,15 @@ struct rule {
 };
 
 static const struct rule rules[] = {
-#define ALLOW(name) {RULE_ALLOW, #name, 0, 0, 0, 0},
-#define DENY(name) {RULE_DENY, #name, 0, 0, 0, EPERM},
-#define DENY_MASK(name, arg, mask, error) {RULE_DENY_MASK, #name, arg, 0, mask, error},
-#define DENY_EQ(name, arg, value, error) {RULE_DENY_EQ, #name, arg, 0, value, error},
-#define ONLY_EQ(name, arg, value, error) {RULE_ONLY_EQ, #name, arg, 0, value, error},
-#define DENY_CREATE(name, flags, mode, mask) {RULE_DENY_CREATE, #name, flags, mode, mask, EPERM},
+#define ALLOW(name) {RULE_ALLOW, false, #name, 0, 0, 0, 0},
+#define DENY(name) {RULE_DENY, false, #name, 0, 0, 0, EPERM},
+#define DENY_MASK(name, arg, mask, error) {RULE_DENY_MASK, false, #name, arg, 0, mask, error},
+#define DENY_EQ(name, arg, value, error) {RULE_DENY_EQ, false, #name, arg, 0, value, error},
+#define ONLY_EQ(name, arg, value, error) {RULE_ONLY_EQ, false, #name, arg, 0, value, error},
+#define DENY_CREATE(name, flags, mode, mask) {RULE_DENY_CREATE, false, #name, flags, mode, mask, EPERM},
+#define REPORT(name) {RULE_DENY, true, #name, 0, 0, 0, EPERM},
+#define REPORT_MASK(name, arg, mask, error) {RULE_DENY_MASK, true, #name, arg, 0, mask, error},
+#define REPORT_EQ(name, arg, value, error) {RULE_DENY_EQ, true, #name, arg, 0, value, error},
 #include SYSCALL_TABLE
 };
 enum { RULES = sizeof rules / sizeof *rules, MAX_CODE = 4096 };
@@ -67,6 +73,7 @@ struct entry { /* one system call: its number and its rules, which stand togethe
 struct program {
     struct sock_filter code[MAX_CODE];
     size_t length;
+    bool asks; /* a listener, about what is to be reported */
 };
 
 static size_t emit(struct program *program, unsigned short code, unsigned char jt, unsigned char jf, unsigned k)
@@ -87,6 +94,13 @@ static void answer_errno(struct program *program, int error)
 {
     answer(program, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA));
 }
+static void refuse(struct program *program, const struct rule *rule)
+{
+    if (rule->report && program->asks)
+        answer(program, SECCOMP_RET_USER_NOTIF);
+    else
+        answer_errno(program, rule->error);
+}
 static void load(struct program *program, size_t offset)
 {
     emit(program, BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)offset);
@@ -106,12 +120,12 @@ static void emit_tail(struct program *program, const struct entry *entry)
         answer(program, SECCOMP_RET_ALLOW);
         break;
     case RULE_DENY:
-        answer_errno(program, rule->error);
+        refuse(program, rule);
         break;
     case RULE_DENY_MASK:
         load_argument(program, rule->arg);
         emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 1, rule->value);
-        answer_errno(program, rule->error);
+        refuse(program, rule);
         answer(program, SECCOMP_RET_ALLOW);
         break;
     case RULE_DENY_CREATE:
@@ -119,7 +133,7 @@ static void emit_tail(struct program *program, const struct entry *entry)
         emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 3, O_CREAT);
         load_argument(program, rule->arg2);
         emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 1, rule->value);
-        answer_errno(program, rule->error);
+        refuse(program, rule);
         answer(program, SECCOMP_RET_ALLOW);
         break;
     case RULE_DENY_EQ:
@@ -127,10 +141,10 @@ static void emit_tail(struct program *program, const struct entry *entry)
         load_argument(program, rule->arg);
         for (size_t i = 0; i < entry->count; i++) {
             emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, rule[i].value);
-            if (rule->kind == RULE_ONLY_EQ)
+            if (rule[i].kind == RULE_ONLY_EQ)
                 answer(program, SECCOMP_RET_ALLOW);
             else
-                answer_errno(program, rule[i].error);
+                refuse(program, &rule[i]);
         }
         if (rule->kind == RULE_ONLY_EQ)
             answer_errno(program, rule->error);
@@ -147,14 +161,15 @@ struct range {
     const struct entry *entry;
 };
 
-static bool alike(const struct entry *a, const struct entry *b)
+static bool alike(const struct entry *a, const struct entry *b, bool asks)
 {
     if (!a || !b)
         return a == b;
-    return a->first->kind == b->first->kind && (a->first->kind == RULE_ALLOW || a->first->kind == RULE_DENY);
+    return a->first->kind == b->first->kind && (a->first->report == b->first->report || !asks) &&
+           (a->first->kind == RULE_ALLOW || a->first->kind == RULE_DENY);
 }
 
-static size_t make_ranges(const struct entry *entries, size_t count, struct range *ranges)
+static size_t make_ranges(const struct entry *entries, size_t count, bool asks, struct range *ranges)
 {
     size_t length = 0;
     unsigned next = 0;
@@ -162,7 +177,7 @@ static size_t make_ranges(const struct entry *entries, size_t count, struct rang
         unsigned number = (unsigned)entries[i].number;
         if (number > next)
             ranges[length++] = (struct range){next, NULL};
-        if (length == 0 || !alike(ranges[length - 1].entry, &entries[i]))
+        if (length == 0 || !alike(ranges[length - 1].entry, &entries[i], asks))
             ranges[length++] = (struct range){number, &entries[i]};
         next = number + 1;
     }
@@ -179,11 +194,19 @@ static void emit_search(struct program *program, const struct range *ranges, siz
             answer_errno(program, ENOSYS);
         return;
     }
-    size_t half = count / 2;
-    emit(program, BPF_JMP | BPF_JGE | BPF_K, 0, 1, ranges[half].first);
-    size_t jump = emit(program, BPF_JMP | BPF_JA, 0, 0, 0);
+    size_t half = count / 2, test = emit(program, BPF_JMP | BPF_JGE | BPF_K, 0, 0, ranges[half].first);
     emit_search(program, ranges, half);
-    program->code[jump].k = (unsigned)(program->length - jump - 1);
+    size_t length = program->length - test - 1;
+    if (length <= UCHAR_MAX) {
+        program->code[test].jt = (unsigned char)length;
+    } else { /* too far for a conditional jump: once more, with one over a long jump */
+        program->length = test + 1;
+        program->code[test].jf = 1;
+        size_t jump = emit(program, BPF_JMP | BPF_JA, 0, 0, 0);
+        program->code[jump].k = (unsigned)length;
+        program->code[test].jt = 0;
+        emit_search(program, ranges, half);
+    }
     emit_search(program, ranges + half, count - half);
 }
 
@@ -219,13 +242,13 @@ static size_t collect(struct entry *entries)
     return count;
 }
 
-int main(void)
+static void print_filter(const char *name, const struct entry *entries, size_t count, bool asks)
 {
     static struct program program;
-    struct entry entries[RULES];
     struct range ranges[2 * RULES + 1];
-    size_t count = collect(entries), range_count = make_ranges(entries, count, ranges);
-
+    size_t range_count = make_ranges(entries, count, asks, ranges);
+    program.length = 0;
+    program.asks = asks;
     load(&program, offsetof(struct seccomp_data, arch));
     emit(&program, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, OUR_ARCH);
     answer(&program, SECCOMP_RET_KILL_PROCESS);
@@ -233,13 +256,39 @@ int main(void)
     emit(&program, BPF_JMP | BPF_JGE | BPF_K, 0, 1, FOREIGN_NUMBERS);
     answer(&program, SECCOMP_RET_KILL_PROCESS);
     emit_search(&program, ranges, range_count);
-
-    printf("/* Made by seccomp_gen from %s: %zu calls. */\n", SYSCALL_TABLE, count);
-    printf("static const struct sock_filter seccomp_filter[] = {\n");
+    printf("static const struct sock_filter %s[] = {\n", name);
     for (size_t i = 0; i < program.length; i++) {
         const struct sock_filter *code = &program.code[i];
         printf("    {0x%02x, %u, %u, 0x%08x},\n", code->code, code->jt, code->jf, code->k);
     }
     printf("};\n");
+}
+
+/* The rule by which calls of this number are reported, or NULL. */
+static const struct rule *reported(const struct entry *entry)
+{
+    for (size_t i = 0; i < entry->count; i++)
+        if (entry->first[i].report)
+            return &entry->first[i];
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct entry entries[RULES];
+    size_t count = collect(entries), reports = 0;
+    (void)argv;
+    printf("/* Made by seccomp_gen from %s: %zu calls. */\n", SYSCALL_TABLE, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct rule *rule = reported(&entries[i]);
+        if (rule && argc > 1)
+            printf("{%d, %d, \"%s\"},\n", entries[i].number, rule->error, rule->name);
+        reports += rule != NULL;
+    }
+    if (argc > 1)
+        return 0;
+    print_filter("seccomp_filter", entries, count, false);
+    if (reports)
+        print_filter("seccomp_reporting_filter", entries, count, true);
     return 0;
 }

@@ -14,6 +14,9 @@
 #define DENY_EQ(name, arg, value, code)
 #define ONLY_EQ(name, arg, value, code)
 #define DENY_CREATE(name, flags, mode, mask)
+#define REPORT(name) #name,
+#define REPORT_MASK(name, arg, mask, code) #name,
+#define REPORT_EQ(name, arg, value, code)
 
 static const char *const NAMES[] = {
 #include "kernel/syscalls.h"

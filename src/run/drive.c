@@ -197,8 +197,11 @@ static void on_job_ended(struct drive *drive, const struct warden_message *messa
     if (drive->cancelled && message->facts.end == JOB_NOT_STARTED)
         record->facts.end = JOB_CANCELLED; /* it waited for its cell when somebody changed their mind */
     drive->last = message->job_spec.last;
-    if (message->job_spec.final) /* nothing more comes from there but the warden's own end */
+    if (message->job_spec.final) { /* nothing more comes from there but the warden's own end */
         leave_link(drive);
+        if (drive->options.events.emptied)
+            drive->options.events.emptied(drive->options.events.data);
+    }
     stage_judge(record);
     bool alive = message->facts.end == JOB_EXITED && !drive->cancelled && drive->job < plan->stage_count;
     if (alive && record->status == RUN_COMPLETED && drive->job + 1 < plan->stage_count) {

@@ -32,6 +32,8 @@ struct drive_events { /* any may be NULL */
     /* Before `ended`: what the first stage left and wrote, where that was asked for and went well. Who wants the files
      * takes the fd. */
     void (*kept)(void *data, struct snapshot *files, const struct capture *output);
+    /* Every process of the last cell is dead, and the warden has gone. */
+    void (*emptied)(void *data);
     /* It is over; the result is filled and judged but for id, isolation, language and timing. The drive is gone after.
      */
     void (*ended)(void *data);

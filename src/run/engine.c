@@ -22,7 +22,7 @@
 struct engine_run { /* the one that is under way */
     const hc_request *request;
     struct drive *drive;
-    bool ended;
+    bool emptied, ended;
 };
 
 static uint64_t now_us(clockid_t clock)
@@ -152,7 +152,7 @@ int hc_engine_open(const hc_config *config, hc_engine **out, hc_error **error)
         return engine_give_error(error, &err);
     }
     engine->config = config->config;
-    engine->cancel = engine->keeper.socket = -1;
+    engine->cancel = engine->keeper.socket = engine->keeper.alone = -1;
     engine->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (engine->cancel < 0)
         hc_fail_errno(&err, HC_CLASS_HOST, errno, "making an eventfd");
@@ -166,14 +166,26 @@ int hc_engine_open(const hc_config *config, hc_engine **out, hc_error **error)
     return 0;
 }
 
-void hc_engine_close(hc_engine *engine)
+/* All else is done before the keeper is waited for. The warden ends when its link does, if it has not. */
+static void close_engine(hc_engine *engine, void (*stop)(struct keeper *keeper))
 {
-    if (!engine)
-        return;
-    stop_warden(engine);
+    link_free(engine->link);
     hc_loop_free(engine->loop);
     hc_close(engine->cancel);
+    stop(&engine->keeper);
     free(engine);
+}
+
+void hc_engine_close(hc_engine *engine)
+{
+    if (engine)
+        close_engine(engine, keeper_stop);
+}
+
+void hc_engine_leave(hc_engine *engine)
+{
+    if (engine)
+        close_engine(engine, engine->empty ? keeper_leave : keeper_stop);
 }
 
 void hc_engine_single(hc_engine *engine)
@@ -218,6 +230,11 @@ static void on_kept(void *data, struct snapshot *files, const struct capture *ou
     }
 }
 
+static void on_emptied(void *data)
+{
+    ((struct engine_run *)data)->emptied = true;
+}
+
 static void on_ended(void *data)
 {
     struct engine_run *run = data;
@@ -233,7 +250,7 @@ static int drive_to_end(hc_engine *engine, struct engine_run *run, const struct 
                                     .required = weak_allowed(engine, request->request) ? 0 : ISOLATION_ALL,
                                     .final = engine->single,
                                     .keep = request->keep,
-                                    .events = {.data = run, .kept = on_kept, .ended = on_ended}};
+                                    .events = {.data = run, .kept = on_kept, .emptied = on_emptied, .ended = on_ended}};
     if (request->output)
         options.events.output = on_output;
     options.passes = request->endless && request->output;
@@ -250,6 +267,7 @@ static int drive_to_end(hc_engine *engine, struct engine_run *run, const struct 
         }
     }
     hc_watch_remove(cancel);
+    engine->empty = run->emptied;
     if (status == 0 && engine->refusal.code) {
         *err = engine->refusal;
         hc_err_clear(&engine->refusal);

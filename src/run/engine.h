@@ -47,6 +47,7 @@ struct hc_engine {
     int cancel;
     bool greeted;
     bool single; /* one run, then it is closed */
+    bool empty;  /* the run's cell is known to be empty, and its warden goes */
     uint32_t isolation;
     uint32_t cgroup_mode;
     char why[448], remedy[256]; /* about what this machine cannot enforce */

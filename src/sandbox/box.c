@@ -41,11 +41,19 @@ static struct box_job *take_job(struct box *box, uint64_t number)
     return NULL;
 }
 
+static void tell_calls(const struct box *box, const struct warden_message *message)
+{
+    if (box->events.calls && reported_any(&message->facts.calls))
+        box->events.calls(box->events.data, message->job, &message->facts.calls);
+}
+
 static void job_ended(struct box *box, const struct warden_message *message)
 {
     struct warden_message heard = {.type = WARDEN_JOB_FORGET, .job = message->job};
     struct box_job *job = take_job(box, message->job);
     (void)send(box, &heard, NULL, 0);
+    if (!job || !job->reports)
+        tell_calls(box, message);
     if (job)
         job->ended(job, message);
 }
@@ -122,6 +130,9 @@ static void on_message(struct link_owner *owner, const struct warden_message *me
         break;
     case WARDEN_JOB_ENDED:
         job_ended(box, message);
+        break;
+    case WARDEN_JOB_CALLS:
+        tell_calls(box, message);
         break;
     case WARDEN_CELL_USAGE:
     case WARDEN_CELL_FREEZE:

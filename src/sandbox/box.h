@@ -17,6 +17,8 @@ struct box_events {
     void *data;
     void (*ready)(void *data);                          /* after box_new; not after box_adopt */
     void (*gone)(void *data, const struct hc_err *why); /* code 0: as asked. The box is freed after it */
+    /* Calls that were refused and are reported; number: of the job, which has ended or is about to. May be NULL */
+    void (*calls)(void *data, uint64_t number, const struct reported *calls);
 };
 
 struct box_job {
@@ -24,6 +26,7 @@ struct box_job {
     struct box *box;
     uint64_t number; /* given by box_start; never 0 */
     void *data;
+    bool reports; /* whoever has it tells of its refused calls: `calls` does not */
     void (*started)(struct box_job *job, const struct warden_message *message); /* may be NULL */
     /* facts, or err with JOB_NOT_STARTED. It is no job of the box's any more. */
     void (*ended)(struct box_job *job, const struct warden_message *message);

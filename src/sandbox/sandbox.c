@@ -261,9 +261,27 @@ static void on_box_gone(void *data, const struct hc_err *why)
     sandbox_tell(sandbox, "sandbox_failed", sandbox->why.message);
 }
 
+void sandbox_calls(const struct sandbox *sandbox, const struct reported *calls)
+{
+    const struct sandboxes_events *events = &sandbox->all->events;
+    if (events->calls && reported_any(calls))
+        events->calls(events->data, sandbox, NULL, calls);
+}
+
+static void on_calls(void *data, uint64_t number, const struct reported *calls)
+{
+    const struct sandbox *sandbox = data;
+    const struct sandboxes_events *events = &sandbox->all->events;
+    const struct fixture *fixture = sandbox->fixtures;
+    while (fixture && fixture->job.number != number)
+        fixture = fixture->next;
+    if (events->calls)
+        events->calls(events->data, sandbox, fixture ? fixture->id : NULL, calls);
+}
+
 const struct box_events *sandbox_events(struct sandbox *sandbox, struct box_events *events)
 {
-    *events = (struct box_events){.data = sandbox, .ready = on_ready, .gone = on_box_gone};
+    *events = (struct box_events){.data = sandbox, .ready = on_ready, .gone = on_box_gone, .calls = on_calls};
     return events;
 }
 

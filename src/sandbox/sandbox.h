@@ -102,6 +102,8 @@ struct hc_loop *sandbox_loop(const struct sandbox *sandbox);
 const char *sandbox_time_text(int64_t when, char *text, size_t size);
 /* NULL, and err: it cannot be used now (paused, failed, stopping), as a conflict. */
 struct box *sandbox_box(struct sandbox *sandbox, struct hc_err *err);
+/* Tells of calls that were refused to a job of which the box did not tell (box_job.reports). */
+void sandbox_calls(const struct sandbox *sandbox, const struct reported *calls);
 void sandbox_used(struct sandbox *sandbox);    /* somebody did something with it */
 void sandbox_hold(struct sandbox *sandbox);    /* it is not idle until it is released as often */
 void sandbox_release(struct sandbox *sandbox); /* it may be gone after this */
@@ -126,6 +128,8 @@ struct sandboxes_events {
     void *data;
     /* event: sandbox_created, _paused, _resumed, _failed, _recovered, _deleted, _expired. why may be NULL. */
     void (*changed)(void *data, const struct sandbox *sandbox, const char *event, const char *why);
+    /* Calls that were refused and are reported (kernel/reported.h). job: the id of what made them, or NULL. */
+    void (*calls)(void *data, const struct sandbox *sandbox, const char *job, const struct reported *calls);
     /* Opens a volume of the tenant's for a cell that is about to be made: sandbox_volume_opened is called, once, from
      * the loop. 0, or -errno with err. NULL: there are none. */
     int (*open_volume)(void *data, const char *tenant, const char *name, struct sandbox_volume *volume,

@@ -22,21 +22,17 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
-static int open_programs(struct custody *custody, struct hc_err *err)
+static int open_program(const struct custody *custody, const char *name, struct hc_err *err)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/hotcell-warden", custody->plan->libexec);
-    custody->program = open(path, O_RDONLY | O_CLOEXEC);
-    if (custody->program >= 0) {
-        snprintf(path, sizeof path, "%s/hotcell-init", custody->plan->libexec);
-        custody->init = open(path, O_RDONLY | O_CLOEXEC);
-    }
-    if (custody->init < 0) {
-        hc_fail_errno(err, HC_CLASS_OURS, errno, "opening %s", path);
-        return hc_err_remedy(err, "reinstall hotcell, or set HOTCELL_LIBEXEC to the folder that has it");
-    }
-    return 0;
+    snprintf(path, sizeof path, "%s/%s", custody->plan->libexec, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    hc_fail_errno(err, HC_CLASS_OURS, errno, "opening %s", path);
+    return hc_err_remedy(err, "reinstall hotcell, or set HOTCELL_LIBEXEC to the folder that has it");
 }
 
 /* From an fd of a folder one can climb, by "..", to the root of the host. So the warden gets each base as a mount of
@@ -152,6 +148,16 @@ void custody_report(int socket, const struct hc_err *err)
     hc_send_fds(socket, &message, sizeof message, NULL, 0);
 }
 
+/* What the warden is told and given when it is up: made while it builds its root. */
+static int prepare_setup(struct custody *custody, struct hc_err *err)
+{
+    int result = custody->service ? 0 : hc_later_open(custody->later);
+    if (result < 0)
+        return hc_fail_errno(err, HC_CLASS_OURS, -result, "making a socket");
+    custody->init = open_program(custody, "hotcell-init", err);
+    return custody->init < 0 ? custody->init : 0;
+}
+
 static int send_setup(const struct custody *custody, int spare_net, struct hc_err *err)
 {
     struct warden_message message = {.protocol = WARDEN_PROTOCOL, .type = WARDEN_SETUP};
@@ -234,6 +240,8 @@ static int clone_warden(struct custody *custody, struct hc_err *err)
         result = hc_write_all(gate[1], "g", 1);
     }
     hc_close(gate[1]); /* without its bytes the child ends by itself */
+    if (result == 0)
+        result = prepare_setup(custody, err);
     if (result == 0) {
         hc_cleanup_fd int spare_net = net_make(pidfd);
         result = send_setup(custody, spare_net, err);
@@ -247,10 +255,8 @@ static int prepare(struct custody *custody, struct hc_err *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, custody->control) < 0 ||
         (custody->service && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, custody->hosts) < 0))
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a socket");
-    int result = custody->service ? 0 : hc_later_open(custody->later);
-    if (result < 0)
-        return hc_fail_errno(err, HC_CLASS_OURS, -result, "making a socket");
-    result = open_programs(custody, err);
+    custody->program = open_program(custody, "hotcell-warden", err);
+    int result = custody->program < 0 ? custody->program : 0;
     if (result == 0 && !custody->uids_planned)
         result = uids_plan(custody->plan->uid_base, custody->plan->uid_count, &custody->uids, err);
     bool range = custody->uids.source == UIDS_RANGE;
@@ -310,8 +316,10 @@ int custody_start(struct custody *custody, int socket, struct hc_err *err)
         custody->host_fds[i] = hc_close(custody->host_fds[i]);
     if (custody->image.cache)
         custody->image.cache_fd = hc_close(custody->image.cache_fd);
-    if (!custody->service)
+    if (result < 0) /* a warden that waits for what it will not get ends by this */
         close_pair(custody->control, 0);
+    else
+        cgroup_base_clear_stale(custody->groups); /* nobody waits for us now */
     return result;
 }
 
@@ -361,6 +369,17 @@ void custody_let_go(struct custody *custody)
 {
     close_pair(custody->control, 0);
     close_pair(custody->hosts, 0);
+}
+
+void custody_see_out(struct custody *custody)
+{
+    char byte;
+    while (recv(custody->control[0], &byte, 1, 0) < 0 && errno == EINTR)
+        continue;
+    cgroup_base_empty(&custody->cgroups, custody->groups);
+    if (custody->pid > 0)
+        while (waitpid(custody->pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
 }
 
 void custody_clear(struct custody *custody)

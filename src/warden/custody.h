@@ -56,6 +56,9 @@ int custody_map(const struct custody *custody, int tree, uint32_t slot, struct h
 int custody_answer(struct custody *custody);
 /* Closes what is the keeper's; the warden ends when it sees that. */
 void custody_let_go(struct custody *custody);
+/* For one run: waits until the warden has gone, and removes meanwhile what it has left already. It closes its files
+ * first when it ends, and the kernel takes it and its namespaces apart for some time after that. */
+void custody_see_out(struct custody *custody);
 /* After the warden has been waited for: removes its control groups and closes everything. */
 void custody_clear(struct custody *custody);
 /* Tell the client why there is no warden. */

@@ -1,7 +1,6 @@
 /*
- * One job: from the fork that enters the cell to the facts about its end. Every fact is the kernel's: the exit status
- * comes from waitid on the pidfd, the counters from the job's own control group. Why it was ended is what the warden
- * itself decided, or a counter that rose.
+ * One job: from the fork that enters the cell to its end, which the kernel tells by its pidfd. What is known of it then
+ * is in job_facts.c, its control group and limits in job_group.c.
  */
 #include "base/fd.h"
 #include "kernel/later.h"
@@ -24,7 +23,7 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
     job->cell = cell;
     job->id = id;
     job->spec = *spec;
-    job->pidfd = job->report = job->oom = job->door = job->door_inside = -1;
+    job->pidfd = job->report = job->oom = job->gate = job->door = job->door_inside = -1;
     if (spec->has_door) {
         count--;
         job->door_inside = HC_TAKE_FD(fds[count]);
@@ -61,6 +60,7 @@ void job_free(struct held_job *job)
     hc_close(job->pidfd);
     hc_close(job->report);
     hc_close(job->oom);
+    hc_close(job->gate);
     hc_close(job->door);
     hc_close(job->door_inside);
     close_fds(job);
@@ -98,105 +98,63 @@ void job_end(struct held_job *job, enum job_end reason)
         cgroup_kill(job->group);
 }
 
-/* ---- facts ---- */
-
-static uint64_t microseconds(const struct timeval *time)
-{
-    return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
-}
-
-static uint64_t less(uint64_t value, uint64_t other)
-{
-    return value > other ? value - other : 0;
-}
-
-static void gather(struct held_job *job, const siginfo_t *info, const struct rusage *usage, struct job_facts *facts)
-{
-    const struct cgroup_base *base = &job->cell->warden->host.cgroups;
-    struct cgroup_stats stats = {0};
-    if (job->cell->lasting)
-        cgroup_cpu(base, job->group, &stats);
-    else
-        cgroup_stats(base, job->group, &stats);
-    facts->wall = hc_now() - (job->exec_at ? job->exec_at : job->begun);
-    facts->started_at = job->exec_at;
-    facts->start = job->start;
-    facts->exit_code = info->si_code == CLD_EXITED ? info->si_status : -1;
-    facts->signal = info->si_code == CLD_EXITED ? 0 : info->si_status;
-    facts->cpu = microseconds(&usage->ru_utime) + microseconds(&usage->ru_stime);
-    facts->user = microseconds(&usage->ru_utime);
-    facts->system = microseconds(&usage->ru_stime);
-    facts->memory_peak = (uint64_t)usage->ru_maxrss * 1024;
-    if (stats.counted & CGROUP_HAS_CPU) {
-        facts->counted |= ISOLATION_CPU;
-        facts->cpu = less(stats.cpu, job->before.cpu);
-        facts->user = less(stats.user, job->before.user);
-        facts->system = less(stats.system, job->before.system);
-    }
-    facts->cpu_throttled = less(stats.throttled, job->before.throttled);
-    if (stats.counted & CGROUP_HAS_MEMORY) {
-        facts->counted |= ISOLATION_MEMORY;
-        facts->memory_peak = stats.memory_peak;
-    }
-    if (stats.counted & CGROUP_HAS_PIDS) {
-        facts->counted |= ISOLATION_PIDS;
-        /* The first group holds pid 1 of the cell as well, which is ours. */
-        facts->pids_peak = less(stats.pids_peak, job->group == &job->cell->cell.group ? 1 : 0);
-    }
-    /* Without a controller RLIMIT_CPU stands in, for each process: the signal is its, and wait4 says that the time was
-     * used. */
-    uint64_t cpu_time = job->spec.limits.cpu_time;
-    if (cpu_time && !(base->controllers & CGROUP_HAS_CPU) && job->end == JOB_EXITED &&
-        facts->cpu + 200000 >= cpu_time && (facts->signal == SIGXCPU || facts->signal == SIGKILL))
-        job->end = JOB_CPU_TIME;
-    facts->oom_kills = stats.oom_kills;
-    facts->pids_denied = stats.pids_denied;
-    /* Proven by the counter, also when the process that the kernel chose was not the main one. */
-    facts->end = job->end == JOB_EXITED && stats.oom_kills ? JOB_OUT_OF_MEMORY : job->end;
-    if (job->cell->lasting)
-        lasting_facts(job, facts);
-}
-
 /* ---- events ---- */
 
-/* The child's pipe: the time at which it began, and an error when it did not after all. */
+/* What has come through the child's pipe. True when that is all: its other end is closed, or there can be no more. It
+ * is never waited for: the child may be stopped between the time and its exec, by its own share of the CPU for
+ * instance. */
+static bool hear_report(struct held_job *job)
+{
+    while (job->report >= 0 && job->said_length < sizeof job->said) {
+        ssize_t count = read(job->report, (char *)&job->said + job->said_length, sizeof job->said - job->said_length);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return count == 0 || errno != EAGAIN;
+        job->said_length += (size_t)count;
+    }
+    return true;
+}
+
+/* The time at which it began, and an error when it did not after all. */
 static void read_report(struct held_job *job)
 {
     if (job->report < 0)
         return;
-    struct {
-        uint64_t time;
-        struct hc_err err;
-    } report;
-    ssize_t count = hc_read_full(job->report, &report, sizeof report);
-    struct hc_err *err = &report.err;
-    if (count == (ssize_t)sizeof *err) { /* it failed before it began */
-        memmove(err, &report, sizeof *err);
-        count = sizeof report;
+    struct hc_err *err = &job->said.err;
+    size_t length = job->said_length;
+    if (length == sizeof *err) { /* it failed before it began */
+        memmove(err, &job->said, sizeof *err);
+        length = sizeof job->said;
     }
-    if (count == (ssize_t)sizeof report && err->code > 0) {
+    if (length == sizeof job->said && err->code > 0) {
         err->field[sizeof err->field - 1] = err->message[sizeof err->message - 1] =
             err->remedy[sizeof err->remedy - 1] = '\0';
         job->err = *err;
-    } else if (count == (ssize_t)sizeof report.time &&
-               (job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL)) {
+    } else if (length == sizeof job->said.time && (job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL)) {
         /* Its own clock, within what can be true: a guest has no say in it, and yet. */
         uint64_t now = hc_now();
-        job->exec_at = report.time >= job->begun && report.time <= now ? report.time : now;
+        job->exec_at = job->said.time >= job->begun && job->said.time <= now ? job->said.time : now;
     }
     hc_watch_remove(job->report_watch);
     job->report_watch = NULL;
     job->report = hc_close(job->report);
+    job->said_length = 0;
 }
 
-/* The mount namespaces, ours and the cell's, outlive us for a moment: nobody has to wait while they are taken apart. */
+/* The mount namespaces, ours and the cell's, and the detached mounts of the control groups outlive us for a moment:
+ * nobody has to wait while they are taken apart. */
 static void leave_for_later(const struct held_cell *cell)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)cell->cell.pid);
-    int fds[2] = {open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC), open(path, O_RDONLY | O_CLOEXEC)};
+    int fds[2 + CGROUP_SLOTS] = {open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC), open(path, O_RDONLY | O_CLOEXEC)};
+    size_t count = 2;
+    for (int slot = 0; slot < CGROUP_SLOTS; slot++)
+        if (cell->warden->host.cgroups.dir[slot] >= 0)
+            fds[count++] = cell->warden->host.cgroups.dir[slot];
     if (fds[0] >= 0 && fds[1] >= 0)
-        (void)hc_later_add(cell->warden->later, fds, 2); /* without it we wait as usual */
+        (void)hc_later_add(cell->warden->later, fds, count); /* without it we wait as usual */
     hc_close(fds[0]);
     hc_close(fds[1]);
 }
@@ -207,6 +165,8 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
     (void)fd, (void)events;
     struct held_job *job = data;
+    if (!hear_report(job))
+        return;
     read_report(job);
     if (job->err.code)
         return; /* its end follows at once */
@@ -230,6 +190,8 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
     }
     if (job->spec.final && job->cell->warden->later >= 0)
         leave_for_later(job->cell);
+    if (job->spec.final) /* there is time now */
+        cgroup_prepare_stats(&job->cell->warden->host.cgroups, job->group);
 }
 
 /* A program that waited, and died before it had begun with what it was given: a cold start takes its place. */
@@ -248,6 +210,15 @@ static bool start_again(struct held_job *job)
     return true;
 }
 
+/* The kernel lets pid 1 go when the whole pid namespace is empty: then the client may say that all of it is gone. */
+static void see_cell_empty(const struct held_cell *cell)
+{
+    siginfo_t info;
+    while (!cell->reaped && syscall(SYS_waitid, 3 /* P_PIDFD */, cell->cell.pidfd, &info, WEXITED, NULL) < 0 &&
+           errno == EINTR)
+        continue;
+}
+
 static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
     (void)loop, (void)events;
@@ -256,11 +227,14 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     struct rusage usage = {0};
     if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, &usage) < 0 || info.si_pid == 0)
         return;
+    hear_report(job);
     read_report(job);
     if (start_again(job))
         return;
+    if (job->spec.final) /* what is left of the cell dies while we see what there was */
+        cell_kill(&job->cell->cell);
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id};
-    gather(job, &info, &usage, &message.facts);
+    job_gather(job, &info, &usage, &message.facts);
     if (job->err.code) {
         message.err = job->err;
         message.facts.end = JOB_NOT_STARTED;
@@ -279,9 +253,11 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
         primed_lost(job);
     message.job_spec.last = last;
     message.job_spec.final = job->spec.final;
+    if (job->spec.final)
+        see_cell_empty(job->cell);
     tell(job, &message);
     if (job->spec.final)
-        _exit(0); /* as pid 1: the kernel ends the cell, and our parent hears of us when nothing is left of it */
+        _exit(0); /* our parent hears of us when nothing is left of us and our namespaces */
     job_free(job);
     struct warden *warden = cell->warden;
     if (last && cell->id) /* one whose client has gone is on its way out */
@@ -306,7 +282,7 @@ static void on_cpu_timer(struct hc_loop *loop, void *data)
     job->cpu_timer = NULL;
     struct cgroup_stats stats = {0};
     cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &stats);
-    uint64_t used = less(stats.cpu, job->before.cpu), limit = job->spec.limits.cpu_time;
+    uint64_t used = stats.cpu > job->before.cpu ? stats.cpu - job->before.cpu : 0, limit = job->spec.limits.cpu_time;
     if (used >= limit) {
         job_end(job, JOB_CPU_TIME);
         return;
@@ -350,68 +326,21 @@ static void on_oom(struct hc_loop *loop, int fd, uint32_t events, void *data)
 
 /* ---- start ---- */
 
-/* The job's limits, in force for its group, and the count of what is its own from now on. */
-int job_limit(struct held_job *job, struct hc_err *err)
-{
-    struct held_cell *cell = job->cell;
-    const struct cgroup_base *base = &cell->warden->host.cgroups;
-    struct cgroup_limits limits = {.memory = job->spec.limits.memory,
-                                   .swap = job->spec.limits.swap,
-                                   .cpu_milli = job->spec.limits.cpu_milli,
-                                   .cpu_shares = job->spec.limits.cpu_shares,
-                                   .pids = job->spec.limits.pids};
-    if (job->group == &cell->cell.group)
-        limits.pids++; /* pid 1 of the cell is in there */
-    int result = cgroup_limit(base, job->group, &limits, err);
-    if (result == 0 && job->spec.final) /* alone in its base, which is what competes with other hotcells */
-        result = cgroup_weigh(base, limits.cpu_shares, err);
-    if (result == 0 &&
-        (job->group == &cell->cell.group || job->waiting)) /* its builder, or booting, was counted there */
-        cgroup_cpu(base, job->group, &job->before);
-    return result;
-}
-
-static int choose_group(struct held_job *job, struct hc_err *err)
-{
-    struct held_cell *cell = job->cell;
-    const struct cgroup_base *base = &cell->warden->host.cgroups;
-    if (cell->lasting)
-        return lasting_group(job, err);
-    if (!cell->used) {
-        cell->used = true;
-        job->group = &cell->cell.group;
-    } else {
-        if (cell->spare_count == CELL_MAX_JOBS)
-            return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "too many jobs in one cell");
-        struct cgroup *group = &cell->spare[cell->spare_count];
-        char name[32];
-        snprintf(name, sizeof name, "%.20s.%u", cell->cell.group.name, cell->spare_count + 1);
-        int result = cgroup_create(base, name, group, err);
-        if (result < 0)
-            return result;
-        cell->spare_count++;
-        job->group = group;
-    }
-    int result = job_limit(job, err);
-    if (result < 0)
-        return result;
-    if (job->waiting)
-        cgroup_background(base, job->group, true);
-    job->oom = cgroup_oom_fd(base, job->group);
-    if (job->oom < -1)
-        return hc_fail_errno(err, HC_CLASS_HOST, -job->oom, "watching the memory of the job");
-    return 0;
-}
-
-static int watch(struct held_job *job, struct hc_err *err)
+static bool watch_process(struct held_job *job)
 {
     struct hc_loop *loop = job->cell->warden->loop;
-    const struct job_limits *limits = &job->spec.limits;
     job->report_watch = hc_loop_watch(loop, job->report, EPOLLIN, on_report, job);
     if (!job->exit_watch) /* one that waited is watched already */
         job->exit_watch = hc_loop_watch(loop, job->pidfd, EPOLLIN, on_job_exit, job);
-    bool good = job->report_watch && job->exit_watch;
-    if (good && job->oom >= 0 && !job->oom_watch)
+    return job->report_watch && job->exit_watch;
+}
+
+static bool watch_limits(struct held_job *job)
+{
+    struct hc_loop *loop = job->cell->warden->loop;
+    const struct job_limits *limits = &job->spec.limits;
+    bool good = true;
+    if (job->oom >= 0 && !job->oom_watch)
         good = (job->oom_watch = hc_loop_watch(loop, job->oom, EPOLLIN, on_oom, job)) != NULL;
     if (good && limits->wall)
         good = (job->deadline = hc_loop_timer(loop, job->begun + limits->wall, on_deadline, job)) != NULL;
@@ -421,24 +350,35 @@ static int watch(struct held_job *job, struct hc_err *err)
         if (stats.counted & CGROUP_HAS_CPU)
             good = (job->cpu_timer = hc_loop_timer(loop, hc_now() + CPU_CHECK_LEAST_US, on_cpu_timer, job)) != NULL;
     }
-    return good ? 0 : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    return good;
 }
 
-void job_entered(struct held_job *job)
+/* It runs and cannot be watched: nothing is left but to end it, and its warden with it. */
+static _Noreturn void give_up(const struct held_job *job)
 {
-    struct hc_err err = {0};
-    if (!job->again)
-        close_fds(job);
-    job->running = true;
-    if (watch(job, &err) == 0)
-        return;
-    /* It runs and cannot be watched: nothing is left but to end it, and its warden with it. */
     cell_kill(&job->cell->cell);
     _exit(125);
 }
 
-static struct cell_job entry_of(const struct held_job *job)
+void job_entered(struct held_job *job)
 {
+    if (!job->again)
+        close_fds(job);
+    job->running = true;
+    if (!watch_process(job) || !watch_limits(job))
+        give_up(job);
+}
+
+/* Helpers run code of ours alone, which makes no such call. */
+static uint64_t next_witness(struct held_job *job)
+{
+    bool guest = job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL;
+    return guest && job->cell->cell.witness.door >= 0 ? ++job->cell->last_witness : 0;
+}
+
+static struct cell_job entry_of(struct held_job *job)
+{
+    job->witness = next_witness(job);
     static const enum cell_job_kind kinds[] = {[JOB_PROGRAM] = CELL_JOB_PROGRAM,
                                                [JOB_COLLECT] = CELL_JOB_COLLECT,
                                                [JOB_FILES] = CELL_JOB_FILES,
@@ -457,7 +397,23 @@ static struct cell_job entry_of(const struct held_job *job)
                              .block = job->fds[3],
                              .files = job->fds[4],
                              .files_from_root = job->spec.has_files == JOB_FILES_ROOT,
-                             .door = job->door_inside};
+                             .witness = job->witness,
+                             .door = job->door_inside,
+                             .gate = -1};
+}
+
+static int enter(struct held_job *job, const struct cell_job *entry, struct hc_err *err)
+{
+    struct held_cell *cell = job->cell;
+    job->start = START_COLD;
+    job->report = hc_close(job->report); /* of an entry that did not come about */
+    job->said_length = 0;
+    job->begun = hc_now();
+    int result =
+        cell_enter(&cell->warden->host, &cell->cell, job->group, entry, &job->pid, &job->pidfd, &job->report, err);
+    if (result == 0)
+        cell->resize = false;
+    return result;
 }
 
 void job_enter_cold(struct held_job *job)
@@ -473,25 +429,71 @@ void job_enter_cold(struct held_job *job)
     if (job->spec.kind == JOB_COLLECT &&
         primed_sweep(cell, job->group)) /* what waits for the next stage is no leftover */
         entry.sweep = false;
-    job->start = START_COLD;
-    job->report = hc_close(job->report); /* of an entry that did not come about */
-    job->begun = hc_now();
-    if (cell_enter(&cell->warden->host, &cell->cell, job->group, &entry, &job->pid, &job->pidfd, &job->report, &err) <
-        0) {
+    if (enter(job, &entry, &err) < 0) {
         job_refuse(job, &err);
         return;
     }
-    cell->resize = false;
     job->door_inside = hc_close(job->door_inside);
     job_entered(job);
+}
+
+/* What is started otherwise, or has a group that is not there yet, waits for its cell. */
+static bool fits_early(const struct held_job *job)
+{
+    const struct held_cell *cell = job->cell;
+    return cell->state == HELD_BUILDING && cell->place == PLACE_CLIENT && !cell->lasting && !cell->used &&
+           !cell->warm && job->spec.kind == JOB_PROGRAM && !job->spec.sweep && !(job->spec.warm && cell->warden->warm);
+}
+
+void job_begin_early(struct held_job *job)
+{
+    struct hc_err err = {0};
+    int gate[2];
+    if (!fits_early(job) || pipe2(gate, O_CLOEXEC) < 0)
+        return;
+    struct cell_job entry = entry_of(job);
+    entry.gate = gate[0];
+    job->gate = gate[1];
+    int result = job_choose_group(job, &err);
+    if (result == 0)
+        result = enter(job, &entry, &err);
+    hc_close(gate[0]);
+    if (result < 0) {
+        job_refuse(job, &err);
+        return;
+    }
+    close_fds(job);
+    job->running = true;
+    if (!watch_process(job))
+        give_up(job);
+    if (job_limit_group(job, &err) < 0) { /* in its cell, where it is told by its end */
+        job->err = err;
+        job_end(job, JOB_SHUTDOWN);
+    }
+}
+
+/* One that came early, and whose cell is ready. Its time begins now, and what was used before is not its own. */
+static void let_go_on(struct held_job *job)
+{
+    cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &job->before);
+    job->begun = hc_now();
+    if (!watch_limits(job))
+        give_up(job);
+    if (!job->err.code)
+        (void)hc_write_all(job->gate, "g", 1); /* where it is gone already, its end is on its way */
+    job->gate = hc_close(job->gate);
 }
 
 void job_begin(struct held_job *job)
 {
     struct hc_err err = {0};
+    if (job->gate >= 0) {
+        let_go_on(job);
+        return;
+    }
     if (job->spec.warm && job->cell->warm && primed_begin(job))
         return;
-    if (choose_group(job, &err) < 0) {
+    if (job_choose_group(job, &err) < 0 || job_limit_group(job, &err) < 0) {
         job_refuse(job, &err);
         return;
     }

@@ -13,12 +13,16 @@
 struct keeper {
     pid_t pid;
     int socket; /* to the warden, once it says HELLO */
+    int alone;  /* a byte in it says that the keeper needs nobody to wait for it */
 };
 
 /* Forks the keeper and returns at once; what went wrong arrives as a HELLO message with an error. */
 int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct hc_err *err);
 /* Closes the socket, which ends all cells, and waits until everything is cleared away. */
 void keeper_stop(struct keeper *keeper);
+/* The same for a process that ends now, when every guest is known to be dead: what is left is empty control groups and
+ * the keeper itself. Waits only where the keeper must not be left alone. */
+void keeper_leave(struct keeper *keeper);
 
 /* What this process can have in the way of uids: for the doctor. `text` says it in words. Returns the number of uids.
  */

@@ -50,6 +50,24 @@ static bool in_use(const struct held_cell *cell, const struct inner *inner)
     return false;
 }
 
+/* What a job left running may have made such calls as well, after its end was told. */
+static void tell_late(const struct held_cell *cell, struct inner *inner)
+{
+    struct warden_message message = {.type = WARDEN_JOB_CALLS, .cell = cell->id, .job = inner->job};
+    struct reported now;
+    witness_read(cell->cell.witness.book, inner->witness, &now);
+    message.facts.calls = reported_since(&now, &inner->told);
+    inner->told = now;
+    if (reported_any(&message.facts.calls))
+        warden_say(cell->warden, &message);
+}
+
+void lasting_late(struct held_cell *cell)
+{
+    for (struct inner *inner = cell->inners; inner; inner = inner->next)
+        tell_late(cell, inner);
+}
+
 void lasting_clear(struct held_cell *cell)
 {
     for (struct inner **at = &cell->inners; *at;) {
@@ -59,6 +77,7 @@ void lasting_clear(struct held_cell *cell)
             continue;
         }
         *at = inner->next;
+        tell_late(cell, inner);
         for (struct held_job *job = cell->jobs; job; job = job->next)
             if (job->inner == inner) {
                 job->inner = NULL;
@@ -169,6 +188,10 @@ void lasting_over(struct held_job *job, const struct warden_message *message)
     job->over = true;
     job->facts = message->facts;
     job->err = message->err;
+    if (job->inner) {
+        job->inner->witness = job->witness;
+        job->inner->told = message->facts.calls;
+    }
     if (job->inner && job->sweeps) /* its main process died in the middle of a sweep */
         cgroup_freeze(&job->inner->group, false);
     lasting_clear(job->cell);

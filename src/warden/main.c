@@ -21,8 +21,18 @@ void warden_say(struct warden *warden, const struct warden_message *message)
     warden_hand(warden, message, NULL, 0);
 }
 
+/* Before anything else is said. */
+static void greet(struct warden *warden)
+{
+    struct warden_message hello = warden->hello;
+    warden->greeted = true;
+    warden_say(warden, &hello);
+}
+
 void warden_hand(struct warden *warden, const struct warden_message *message, const int *fds, size_t count)
 {
+    if (!warden->greeted)
+        greet(warden);
     if (warden->client < 0 || (message->cell == 0 && message->type != WARDEN_HELLO && message->type != WARDEN_POOL &&
                                message->type != WARDEN_HELD))
         return;
@@ -77,8 +87,7 @@ static void take_client(struct warden *warden, int socket)
 {
     drop_client(warden);
     warden->client = socket;
-    struct warden_message hello = warden->hello;
-    warden_say(warden, &hello);
+    greet(warden);
     warden->client_watch = hc_loop_watch(warden->loop, socket, EPOLLIN, on_client, warden);
     if (!warden->client_watch)
         _exit(1);
@@ -194,8 +203,6 @@ static int receive_setup(struct warden *warden, struct hc_err *err)
     warden->service = message.setup.service;
     if (next < count)
         *(warden->service ? &warden->hosts : &warden->later) = fds[next++];
-    if (!warden->service)
-        close(WARDEN_SETUP_FD);
     for (int slot = 0; slot < CGROUP_SLOTS; slot++)
         if (message.setup.cgroup_slots & 1u << slot) {
             base->dir[slot] = WARDEN_CGROUP_FD + slot;
@@ -245,18 +252,26 @@ int main(void)
     warden.hello = (struct warden_message){.type = WARDEN_HELLO, .err = err};
     if (!err.code)
         warden.hello.isolation = warden.isolation = layers(&warden);
+    /* Where nobody reads an audit log nothing is reported, and a cold start does not pay for it. */
+    if (!err.code && warden.service)
+        warden.hello.witness = warden.host.witness = hc_seccomp_probe_reporting();
     warden.hello.setup.cgroup_mode = warden.host.cgroups.mode;
-    warden_say(&warden, &warden.hello);
-    if (err.code)
+    if (err.code) {
+        greet(&warden);
         return 1;
+    }
     warden.client_watch = hc_loop_watch(warden.loop, WARDEN_CLIENT_FD, EPOLLIN, on_client, &warden);
     if (warden.service)
         warden.control_watch = hc_loop_watch(warden.loop, WARDEN_SETUP_FD, EPOLLIN, on_control, &warden);
     if (!warden.client_watch || (warden.service && !warden.control_watch))
         return 1;
-    for (;;) {
-        int result = hc_loop_turn(warden.loop, -1);
-        if (result < 0 && result != -EINTR)
-            return 1;
-    }
+    /* A greeting wakes the client, who has sent its cell and its program already: those are begun first. */
+    int result = 0;
+    for (int i = 0; i < 2 && result >= 0; i++)
+        result = hc_loop_turn(warden.loop, 0);
+    if (!warden.greeted)
+        greet(&warden);
+    while (result >= 0 || result == -EINTR)
+        result = hc_loop_turn(warden.loop, -1);
+    return 1;
 }

@@ -36,6 +36,9 @@ static void on_door(struct hc_loop *loop, int fd, uint32_t events, void *data)
     hc_watch_remove(job->door_watch);
     job->door_watch = NULL;
     job->at_door = size == (ssize_t)sizeof word;
+    /* A zygote's child has one thread, which waits from here on: what it has used until now is not its program's. */
+    if (job->at_door && job->cell->warm->spec.kind == WARM_ZYGOTE)
+        cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &job->before);
     pool_changed(job->cell->warden);
 }
 
@@ -248,7 +251,7 @@ static int send_program(struct held_job *waiting, const struct held_job *job, in
     struct warm_program program = {.has_files = job->fds[4] >= 0, .from_root = job->spec.has_files == JOB_FILES_ROOT};
     int ends[2];
     memcpy(program.work_dir, job->cell->cell.spec.work_dir, sizeof program.work_dir);
-    if (pipe2(ends, O_CLOEXEC) < 0)
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
     int fds[6] = {ends[1], job->fds[0], job->fds[1], job->fds[2], job->fds[3], job->fds[4]};
     int result = hc_try_send_fds(waiting->door, &program, sizeof program, fds, program.has_files ? 6 : 5);
@@ -272,11 +275,15 @@ static int give_limits(struct held_job *waiting, const struct job_limits *before
     int result = 0;
     if (group && now->cpu_shares == CGROUP_ORDINARY_SHARES) {
         cgroup_background(base, waiting->group, false);
-        cgroup_cpu(base, waiting->group, &waiting->before);
+        if (waiting->cell->warm->spec.kind !=
+            WARM_ZYGOTE) /* an engine with threads of its own goes on while it waits */
+            cgroup_cpu(base, waiting->group, &waiting->before);
     } else {
         result = job_limit(waiting, err);
     }
-    return result < 0 || process ? result : entry_limits(waiting->pid, now, base->controllers, err);
+    if (result == 0 && !process)
+        result = entry_limits(waiting->pid, now, base->controllers, err);
+    return result < 0 || process ? result : entry_limit_files(waiting->pid, now, err);
 }
 
 bool primed_begin(struct held_job *job)

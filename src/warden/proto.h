@@ -11,9 +11,10 @@
 
 #include "base/err.h"
 #include "cell/spec.h"
+#include "kernel/reported.h"
 #include <stdint.h>
 
-enum { WARDEN_PROTOCOL = 2 };
+enum { WARDEN_PROTOCOL = 3 };
 
 /* What the warden is born with, by number. */
 enum { WARDEN_CLIENT_FD = 3, WARDEN_SETUP_FD = 4, WARDEN_CGROUP_FD = 5, WARDEN_FIRST_FREE_FD = 12 };
@@ -68,6 +69,7 @@ enum warden_type {
     WARDEN_JOB_SWEEP,   /* client →: ends all processes of a job but its main one, and but those that are older than
                            `since`; then that gets `signal`, if not 0 */
     WARDEN_JOB_FORGET,  /* client →: it has heard of the job's end */
+    WARDEN_JOB_CALLS,   /* → client: calls that were refused to what the job left running, after it had ended */
 };
 
 /* How a job came to be. Nothing about its cell or its seal differs. */
@@ -156,6 +158,7 @@ struct job_facts {
     uint64_t cpu_throttled; /* µs */
     uint64_t started_at;    /* CLOCK_MONOTONIC µs of the exec, or of what stood in for it */
     uint32_t start;         /* enum job_start */
+    struct reported calls;  /* refused, of those that are reported */
 };
 
 /* What all jobs of a cell that lasts use together, now. */
@@ -191,6 +194,7 @@ struct warden_message {
                             number is the client's choice, with this bit: WARDEN_LASTING */
     uint32_t over;       /* HELD: the cell, or the job, has ended; facts and err say how */
     uint32_t on;         /* CELL_FREEZE */
+    uint32_t witness;    /* HELLO: refused calls are reported (cell/witness.h) */
     int32_t signal;      /* JOB_SIGNAL, JOB_SWEEP */
     uint64_t since;      /* JOB_SWEEP: CLOCK_MONOTONIC µs; 0: all of them */
     struct cell_usage usage;

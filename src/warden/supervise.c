@@ -65,8 +65,11 @@ static void finish(struct hc_loop *loop, void *data)
         if (cell->remove_timer)
             return;
     }
+    lasting_late(cell);
     cell->cell.pidfd = hc_close(cell->cell.pidfd);
+    cell->cell.built = hc_close(cell->cell.built);
     cell->cell.report = hc_close(cell->cell.report);
+    witness_close(&cell->cell.witness);
     if (cell->lasting && cell->why.code && !cell->wanted && !warden->closing) {
         cell->state = HELD_DEAD; /* its client has to hear of that, also one that is not there yet */
         say_cell(warden, cell->id, WARDEN_CELL_GONE, &cell->why);
@@ -154,6 +157,7 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
     hc_watch_remove(cell->report_watch);
     cell->report_watch = NULL;
     cell->cell.report = hc_close(cell->cell.report);
+    cell->cell.built = hc_close(cell->cell.built);
     if (cell->state != HELD_BUILDING)
         return;
     if (count != 0 || cell->reaped) { /* one that was killed half-way has said nothing */
@@ -400,6 +404,8 @@ void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const 
         warden_say(warden, &message);
     } else if (cell->state == HELD_READY) {
         job_begin(job);
+    } else {
+        job_begin_early(job);
     }
 }
 

@@ -5,6 +5,9 @@
 #include "base/loop.h"
 #include "cell/cell.h"
 #include "warden/proto.h"
+#include <signal.h>
+
+struct rusage;
 
 enum { CELL_MAX_JOBS = 64 };
 
@@ -29,6 +32,7 @@ struct warden {
     struct cell_host host;
     uint32_t isolation; /* the layers that hold here */
     struct warden_message hello;
+    bool greeted; /* the client has had it */
     struct held_cell *cells;
     struct pool pool;
     struct warm *warm; /* what may be started ahead: warm.c */
@@ -49,6 +53,8 @@ struct inner {
     struct inner *next;
     struct cgroup group;
     uint64_t job;
+    uint64_t witness;     /* its number in the book, once the job is over */
+    struct reported told; /* and what its client knows */
 };
 
 struct kept { /* for a client */
@@ -72,6 +78,7 @@ struct held_cell {
     struct job_limits limits; /* of all jobs together, where it lasts */
     struct inner *inners;
     uint64_t next_inner;
+    uint64_t last_witness; /* the last number in its book */
     struct kept kept;
     struct hc_err why; /* it died by itself */
     struct held_job *jobs;
@@ -100,8 +107,15 @@ struct held_job {
     uint64_t early; /* bit n: signal n + 1 came before there was a program to send it to */
     struct cgroup *group;
     struct cgroup_stats before;
+    uint64_t witness; /* its number in the cell's book, or 0 */
     pid_t pid;
     int pidfd, report, oom;
+    struct {
+        uint64_t time;
+        struct hc_err err;
+    } said; /* what has come through `report`, as far as it has */
+    size_t said_length;
+    int gate; /* of one that came while its cell was being built: what lets it go on; or -1 */
     bool running;
     bool waiting;            /* primed: it has no program yet */
     bool again;              /* it was given its program, and starts cold if it dies before it has begun */
@@ -151,15 +165,25 @@ void supervise_drop(struct held_cell *cell); /* nobody needs it any more */
 void supervise_check_gone(struct held_cell *cell);
 
 /* job.c */
+/* Its cell is ready. */
 void job_begin(struct held_job *job);
+/* Its cell is being built, and it is the first: what need not wait for the cell is done meanwhile (cell/enter.c). */
+void job_begin_early(struct held_job *job);
 void job_refuse(struct held_job *job, const struct hc_err *err); /* never started: tell the client, free it */
 void job_end(struct held_job *job, enum job_end reason);         /* ends the cell; the first reason stays */
 /* It is in its cell: from now on it is watched. */
 void job_entered(struct held_job *job);
 void job_free(struct held_job *job);
 void job_enter_cold(struct held_job *job); /* what a zygote did not start */
-int job_limit(struct held_job *job, struct hc_err *err);
 struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count);
+
+/* job_group.c */
+int job_choose_group(struct held_job *job, struct hc_err *err); /* job->group */
+int job_limit_group(struct held_job *job, struct hc_err *err);  /* its limits are in force, where they are its own */
+int job_limit(struct held_job *job, struct hc_err *err);
+
+/* job_facts.c */
+void job_gather(struct held_job *job, const siginfo_t *info, const struct rusage *usage, struct job_facts *facts);
 
 /* lasting.c */
 /* It is the client's now, and ready: its limits are put in force. */
@@ -173,6 +197,7 @@ void lasting_over(struct held_job *job, const struct warden_message *message);
 /* Messages of the client's. Takes the fds. */
 void lasting_message(struct warden *warden, const struct warden_message *message, int *fds, size_t count);
 void lasting_clear(struct held_cell *cell);   /* groups of jobs in which nobody is any more */
+void lasting_late(struct held_cell *cell);    /* calls that were refused to what jobs had left running */
 void lasting_forget(struct held_job *job);    /* what belongs to a job that is freed */
 void lasting_release(struct held_cell *cell); /* and to a cell */
 

@@ -327,7 +327,7 @@ static int send_request(struct zygote *zygote, struct held_job *job, const struc
     struct entry_fds source;
     int report[2], fds[HC_MAX_FDS];
     size_t count = 6;
-    if (pipe2(report, O_CLOEXEC) < 0)
+    if (pipe2(report, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
     entry_make(&warden->host, &job->cell->cell, job->group, entry, &request.entry, &source);
     request.groups = 0;
@@ -346,6 +346,10 @@ static int send_request(struct zygote *zygote, struct held_job *job, const struc
         fds[count++] = source.files;
     if (source.door >= 0)
         fds[count++] = source.door;
+    if (request.entry.witness) {
+        fds[count++] = source.witness_door;
+        fds[count++] = source.witness_bell;
+    }
     int result = hc_try_send_fds(zygote->door, &request,
                                  offsetof(struct warm_request, entry) + entry_size(&request.entry), fds, count);
     hc_close(report[1]);

@@ -90,6 +90,7 @@ int warden_main(void);
 #define _exit leave_in_haste
 #define syscall(number, type, fd, info, options, usage) ((void)(usage), played_wait(fd, info))
 #define entry_limits(pid, limits, held, err) played_limits(pid, limits)
+#define entry_limit_files(pid, limits, err) ((void)(limits), (pid) > 0 ? 0 : -ESRCH)
 #define hc_clone(flags, group, pidfd) play_zygote(pidfd)
 #define hc_pidfd_signal played_signal
 #define hc_now played_now
@@ -130,6 +131,7 @@ int warden_main(void);
 #include "../../src/warden/warm.c"
 #undef socketpair
 #undef entry_limits
+#undef entry_limit_files
 #undef hc_clone
 #undef hc_pidfd_signal
 #undef hc_now
@@ -165,6 +167,10 @@ static void drain(struct world *world)
         check(memchr(message.err.message, '\0', sizeof message.err.message) != NULL);
         check(memchr(message.err.remedy, '\0', sizeof message.err.remedy) != NULL);
         check(memchr(message.err.field, '\0', sizeof message.err.field) != NULL);
+        struct reported calls = message.facts.calls;
+        reported_check(&calls);
+        check(memcmp(&calls, &message.facts.calls, sizeof calls) == 0);
+        check(message.type != WARDEN_JOB_CALLS || (reported_any(&calls) && message.cell & WARDEN_LASTING));
         world->answered += message.type == WARDEN_JOB_ENDED;
         world->replies += message.type == WARDEN_CELL_USAGE || message.type == WARDEN_CELL_FREEZE ||
                           (message.type == WARDEN_HELD && message.cell == 0);

@@ -74,6 +74,8 @@ struct played {
     int gone;    /* the writing end */
     int report;  /* our end of its pipe; -1 once closed */
     int door;    /* its end; -1: none */
+    int book;    /* where pid 1 of its cell may write anything; -1: nowhere */
+    uint64_t witness;
     bool over, killed, reaped;
     int code, status;
     const void *owner; /* the warden's struct cell, for a cell */
@@ -103,7 +105,7 @@ static struct played *play(enum played_kind kind, int report, int *pidfd)
     check(fstat(ends[0], &status) == 0);
     struct played *process = &played[played_count++];
     *process = (struct played){
-        .kind = kind, .inode = status.st_ino, .pidfd = -1, .gone = ends[1], .report = report, .door = -1};
+        .kind = kind, .inode = status.st_ino, .pidfd = -1, .gone = ends[1], .report = report, .door = -1, .book = -1};
     *pidfd = ends[0];
     return process;
 }
@@ -139,10 +141,25 @@ static void tell_report(struct played *process, bool failed)
     process->report = hc_close(process->report);
 }
 
+/* The row of a job, as a pid 1 that was taken over would write it: of this job or another, with any counts, or half. */
+static void write_book(const struct played *process)
+{
+    uint8_t how = next_byte();
+    struct witness_row row = {.job = process->witness + (how >> 6 & how >> 7)};
+    memset(&row.calls, how, sizeof row.calls);
+    row.calls.count[how % REPORTED_MAX] = (uint16_t)(next_byte() * 256);
+    if (how & 1)
+        witness_write(process->book, &row);
+    if (how & 2)
+        check(ftruncate(process->book, how * 16) == 0);
+}
+
 static void end_played(struct played *process)
 {
     if (process->over)
         return;
+    if (process->book >= 0)
+        write_book(process);
     uint8_t how = next_byte();
     process->over = true;
     process->code = how & 1 ? CLD_EXITED : CLD_KILLED;
@@ -217,7 +234,8 @@ static void play_request(struct played *zygote, enum zygote_act act)
     if (size <= 0)
         return;
     check(size == (ssize_t)(offsetof(struct warm_request, entry) + entry_size(&request.entry)));
-    check(count == 6u + (request.has_files ? 1 : 0) + (request.has_door ? 1 : 0) && request.groups == 0);
+    size_t witness = request.entry.witness ? 2 : 0;
+    check(count == 6u + (request.has_files ? 1 : 0) + (request.has_door ? 1 : 0) + witness && request.groups == 0);
     check(job_limits_check(&request.entry.limits, &none) == 0 && request.entry.kind == CELL_JOB_PROGRAM);
     const struct played *cell = find_played(fds[0]);
     check(cell && cell->kind == PLAYED_CELL);
@@ -226,7 +244,7 @@ static void play_request(struct played *zygote, enum zygote_act act)
         fds[1] = -1;
         child->pidfd = pidfd;
         if (request.has_door)
-            hc_set_nonblock(child->door = HC_TAKE_FD(fds[count - 1]), true);
+            hc_set_nonblock(child->door = HC_TAKE_FD(fds[count - 1 - witness]), true);
         if (act != ANSWER)
             child->cell = (pid_t)(cell - played + 1);
         if (act != KEEP_SILENT)
@@ -260,6 +278,8 @@ static void play_program(struct played *process)
 
 static void play_door(struct played *process, uint8_t how)
 {
+    if (process->over && process->book >= 0)
+        write_book(process); /* what it left running */
     if (process->door < 0 || process->over)
         return;
     if ((how & 15) == 15)
@@ -304,8 +324,9 @@ static int played_limits(pid_t pid, const struct job_limits *limits)
 void cell_init(struct cell *cell)
 {
     memset(cell, 0, sizeof *cell);
-    cell->pidfd = cell->report = -1;
+    cell->pidfd = cell->report = cell->built = -1;
     cgroup_init(&cell->group);
+    witness_init(&cell->witness);
 }
 
 int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts,
@@ -327,6 +348,10 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
     cell->spec = *spec;
     cell->slot = slot;
     cell->pid = (pid_t)(process - played + 1);
+    int inside = -1;
+    if (how & 16)
+        check(witness_make(&cell->witness, &inside, err) == 0);
+    hc_close(inside);
     int result = cgroup_create(&host->cgroups, name, &cell->group, err);
     return (how & 7) == 4 ? hc_fail(err, HC_CLASS_HOST, EPERM, "its maps cannot be written") : result;
 }
@@ -353,6 +378,12 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
     if (!process)
         return hc_fail(err, HC_CLASS_HOST, EAGAIN, "no process");
     *pid = (pid_t)(process - played + 1);
+    check(!job->witness ==
+          (cell->witness.book < 0 || (job->kind != CELL_JOB_PROGRAM && job->kind != CELL_JOB_TERMINAL)));
+    if (job->witness) {
+        process->book = fcntl(cell->witness.book, F_DUPFD_CLOEXEC, 3);
+        process->witness = job->witness;
+    }
     if (job->door >= 0)
         hc_set_nonblock(process->door = fcntl(job->door, F_DUPFD_CLOEXEC, 3), true);
     return 0;
@@ -365,6 +396,7 @@ static void release_played(void)
         hc_close(played[i].report);
         hc_close(played[i].door);
         hc_close(played[i].pidfd);
+        hc_close(played[i].book);
     }
     last_door = hc_close(last_door);
     while (timers)

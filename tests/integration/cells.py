@@ -163,6 +163,14 @@ def command_line(pid):
     return [b""]
 
 
+def program(pid):
+    """The name that a process goes by; None when it is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except OSError:
+        return None
+
+
 def start_time(pid):
     """The kernel's own stamp of when a process began, so that a pid is not taken for another's; None when it is gone or a zombie."""
     try:

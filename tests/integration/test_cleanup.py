@@ -2,6 +2,8 @@
 
 What a killed hotcell could not remove itself (its control groups) is removed by the next one that starts. Each hotcell here is known by its
 pid, which is in the names of its groups, and its guest by a word on its command line, so that other runs on the machine do not disturb.
+
+When `hotcell run` returns, every process of the cell is dead. Its keeper and empty control groups may be there for some milliseconds more.
 """
 
 import ctypes
@@ -51,7 +53,7 @@ class Watch:
         assert cells.until(lambda: not any(processes_in(group) for group in populated)), f"processes in {populated}"
         if not groups:
             assert cells.run("--", "/bin/true", env=self.environment).status == "completed"
-        assert cells.groups_of(pid) == []
+        assert cells.until(lambda: cells.groups_of(pid) == []), cells.groups_of(pid)
         assert cells.until(lambda: mounts() == self.mounts), set(mounts()) ^ set(self.mounts)
         assert list(self.folder.iterdir()) == []
         if ALONE:
@@ -113,6 +115,38 @@ def test_nothing_is_left_after_each_kind_of_end(watch, script, options, status):
     word = cells.token()
     run = ended(watch, *options, "--", "/bin/sh", "-c", LINGER.format(word) + script, word=word)
     assert run.status == status, run
+
+
+def test_every_guest_is_dead_when_hotcell_returns():
+    """At once, and not after a while."""
+    for _ in range(10):
+        word = cells.token()
+        done = subprocess.run([cells.HOTCELL, "run", "--local", "--allow-weak", "--", "/bin/sh", "-c", LINGER.format(word)],
+                              stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        # The keeper, a fork of hotcell, has its command line.
+        assert [pid for pid in cells.processes_with(word) if cells.program(pid) not in ("hotcell", None)] == []
+        assert done.returncode == 0, done
+
+
+# Pid 1 of a container that is just any program: it does not wait for what it inherits.
+CARELESS = """
+import pathlib, subprocess, sys, time
+def dead():
+    fields = [path.read_text().rsplit(")", 1)[1].split() for path in pathlib.Path("/proc").glob("[0-9]*/stat")]
+    return sum(1 for field in fields if field[0] == "Z" and field[1] == "1")
+for count in range(4):
+    subprocess.run([sys.argv[1], "run", "--local", "--allow-weak", "--", "/bin/true"], check=True)
+    time.sleep(2.5 if count == 0 else 0.2)
+print(dead())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a /proc of its own")
+def test_keepers_are_waited_for_where_pid_1_does_not():
+    """One is left, and the next runs know by it."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "/usr/bin/python3", "-c", CARELESS, cells.HOTCELL]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.stdout in ("0\n", "1\n"), done
 
 
 @pytest.mark.skipif("memory" not in cells.controllers(), reason="this machine has no memory controller")

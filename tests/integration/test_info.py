@@ -269,7 +269,7 @@ def test_metrics_are_prometheus_text_and_add_up(start_server):
     server = start_server()
     before = parse_metrics(server.get("/metrics").text)
     for _ in range(3):
-        server.run(code="echo 1", language="bash")  # which always starts cold
+        server.run(code="echo 1", language="sh")  # which always starts cold
     server.get("/nowhere")
     answer = server.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -277,7 +277,7 @@ def test_metrics_are_prometheus_text_and_add_up(start_server):
     assert after['hotcell_runs_total{status="completed"}'] - before['hotcell_runs_total{status="completed"}'] == 3
     assert after['hotcell_http_replies_total{route="/v1/runs",status="200"}'] == 3
     assert after['hotcell_http_replies_total{route="none",status="404"}'] == 1
-    labels = '{language="bash",start="cold"'
+    labels = '{language="sh",start="cold"'
     for name in RUN_TIMES:
         buckets = [value for sample, value in after.items() if sample.startswith(f"{name}_bucket{labels}")]
         assert buckets == sorted(buckets) and len(buckets) > 10

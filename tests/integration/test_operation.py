@@ -404,7 +404,7 @@ def test_a_check_can_be_made_while_the_server_runs(server):
     ("[log]\nlevel = 'loud'\n", 2, ["log.level", "loud", '"error", "warning", "info" or "debug"']),
     ("[warm]\nstart = ['pythn']\n", 2, ["warm.start", "pythn", 'did you mean "python"?']),
     ("[warm]\nstart = ['python', 'python/date']\n", 2, ["warm.start", "python has no set of modules", "date"]),
-    ("[warm]\nstart = ['bash']\n", 2, ["warm.start", "bash always start cold"]),
+    ("[warm]\nstart = ['lua']\n", 2, ["warm.start", "lua always start cold"]),
     ("[languages]\ndefault = 'rubby'\n", 2, ["languages.default", "rubby", 'did you mean "ruby"?']),
     ("[server]\ntls_certificate = '/nonexistent/c.pem'\ntls_key = '/nonexistent/k.pem'\n", 2, ["server.tls_certificate", "No such file"]),
     ("[mounts]\nallowed_read_paths = ['/nonexistent']\n", 2, ["mounts.allowed_read_paths", "/nonexistent"]),
@@ -529,7 +529,7 @@ def test_a_private_instance_has_its_socket_in_its_state_folder(folder):
         process.stdout.close()
     assert process.returncode == 0
     assert not path.exists()
-    assert sorted(entry.name for entry in (folder / "state").iterdir()) == ["audit.log", "cache", "history.db", *(["volumes"] if os.geteuid() == 0 else []), "workspace"]
+    assert sorted(entry.name for entry in (folder / "state").iterdir()) == ["audit.log", "cache", "history.db", "history.db-runs", *(["volumes"] if os.geteuid() == 0 else []), "workspace"]
 
 
 def test_nothing_is_left_when_a_server_has_ended(hold):

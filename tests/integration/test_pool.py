@@ -103,7 +103,7 @@ def test_a_plain_program_starts_warm_and_everything_says_so(server):
     assert values(server, "hotcell_run_starts_total")['{start="warm"}'] > before
     assert server.get(f"/v1/runs/{result['id']}").json["timing"]["start"] == "warm"
     started = {language["name"]: language["start"] for language in server.get("/v1/languages").json}
-    assert started["python"] == "warm" and started["bash"] == "cold"
+    assert (started["python"], started["bash"], started["sh"]) == ("warm", "primed", "cold")
 
 
 def test_what_cannot_be_told_from_a_cold_start_is_cold(server):

@@ -14,7 +14,7 @@ import pytest
 from cells import SLOW
 from server import Server
 
-PRIMED = ["javascript", "typescript", "java", "r"]
+PRIMED = ["javascript", "typescript", "java", "r", "bash"]
 NO_CACHE = "[compile_cache]\nsize = 0\n"  # every compile is a real one
 
 
@@ -435,6 +435,49 @@ PROGRAMS = {
         "large output": Program("for (i in 1:20000) cat('line', i, '\\n')"),
         "SIGTERM": Program("cat('before\\n')\ntools::pskill(Sys.getpid(), 15)\nSys.sleep(10)", status="error"),
     },
+    "bash": {
+        "who it is": Program("""
+            echo "$0 $# $* _=$_ $- $LINENO $BASH_SUBSHELL ${BASH_SOURCE[*]} ${FUNCNAME[*]-} $PPID $SHLVL $SECONDS ${BASH_ENV-none} $? ${!-none}"
+            declare -p | grep -v -E 'BASHPID|BASH_ARG|EPOCH|RANDOM'
+            declare -F; alias; hash; trap; jobs; shopt; set -o; ulimit -a; umask; pwd; dirs; ls -A
+        """),
+        "arguments": Program('for word in "$@"; do printf "[%s]" "$word"; done; shift 2; echo "$# $1"; set -- x; echo "$*"',
+                             args=["one", "two words", "", "a\nb", "-ü", "*", "$HOME", "main.sh"]),
+        "BASH_ARGV": Program('echo "${#BASH_ARGV[@]} ${BASH_ARGV[*]} ${BASH_ARGC[*]}"', args=["one", "two"]),
+        "BASH_ARGV without arguments": Program('echo "${#BASH_ARGV[@]} ${BASH_ARGC[*]}"'),
+        "environment": Program("env | grep -v ^_= | sort; export MORE=1; unset GREETING; bash -c 'env | grep -v ^_= | sort'; tr '\\0' '\\n' </proc/$$/environ; "
+                               "tr '\\0' '\\n' </proc/$$/cmdline", env={"GREETING": "guten Tag", "EMPTY": "", "ODD": "a=b=c ü"}),
+        "environment, as it is": Program("env | grep -v ^_= | sort; tr '\\0' '\\n' </proc/$$/environ; tr '\\0' '\\n' </proc/$$/cmdline"),
+        "time zone": Program("date -d @0 +%H:%M; printf '%(%H:%M)T\\n' 0", env={"TZ": "Asia/Tokyo"}),
+        "process": Program("""
+            grep -E '^(Name|Umask|Pid|PPid|NSpid|NSpgid|NSsid|Threads|SigBlk|SigIgn|SigCgt|Cap|NoNewPrivs|Seccomp)' /proc/$$/status
+            for fd in /proc/$$/fd/*; do echo "${fd##*/} $(readlink "$fd" | sed 's/[0-9]*//g')"; done; cat /proc/$$/comm; ps -e -o comm= | sort | head -3
+        """),
+        "stdin": Program('read -r first; echo "first: $first"; while read -r -n 3 part; do echo "[$part]"; done; read -r || echo end', stdin="a line\nanother"),
+        "stdin to a child": Program("head -c 4; cat | tr a-z A-Z", stdin="one two three\n" * 5000),
+        "exit": Program("trap 'echo leaving $?' EXIT; exit 7; echo never", status="error"),
+        "last status": Program("true; false", status="error"),
+        "not found": Program("nosuchcommand 1", status="error"),
+        "syntax error": Program("echo before\nif then\n", status="error"),
+        "unbound": Program("set -u\necho before\necho $nothing\n", status="error"),
+        "errexit": Program("set -e\nfunction fails() { false; }\ntrap 'echo line $LINENO in ${FUNCNAME[0]}' ERR\nset -E\nfails\necho never", status="error"),
+        "xtrace": Program("set -x\nx=1\necho $((x + 1))\n[[ $x == 1 ]]"),
+        "functions and sources": Program("""
+            . lib/double.sh
+            double 21; echo "${BASH_SOURCE[0]} $0"; caller || echo none; type double
+        """, files={"lib/double.sh": 'double() { echo $(($1 * 2)) "${BASH_SOURCE[0]}" "$LINENO" "${FUNCNAME[*]}"; }'}),
+        "options of the first line": Program("#!/bin/bash -eu\necho $-\n"),
+        "here-documents and pipes": Program('cat <<E | sort | while read -r x; do echo "[$x]"; done\nb $HOME\na $((1+1))\nE\necho "${PIPESTATUS[*]}"'),
+        "jobs and waiting": Program('sleep 0.05 & wait $!; echo $?; (exit 5) & wait %1; echo $?; coproc cat; echo hi >&"${COPROC[1]}"; read -r x <&"${COPROC[0]}"; echo $x'),
+        "traps": Program("trap 'echo usr1' USR1; kill -USR1 $$; trap 'echo pipe' PIPE; echo done"),
+        "SIGTERM": Program("kill -TERM $$; sleep 5", status="error"),
+        "SIGKILL": Program("kill -KILL $$; sleep 5", status="error"),
+        "time passes from here": Program("SECONDS=5; echo $SECONDS; sleep 1.2; echo $((SECONDS == 6 || SECONDS == 7)); times | wc -l; TIMEFORMAT=%0R; time true"),
+        "child shells": Program('echo "$BASHPID $$ $BASH_SUBSHELL" | tr -d 0-9; (echo $BASH_SUBSHELL); bash -c \'echo $SHLVL $0\'; sh -c "echo \\$PPID" >/dev/null; $BASH --version | head -1'),
+        "globs and sorting": Program("touch b a 'c d' ü; echo *; for x in [a-c]*; do echo \"$x\"; done; shopt -s nullglob; echo none*; printf '%s\\n' é e f | sort"),
+        "large output": Program("for ((i = 0; i < 20000; i++)); do echo line $i; done"),
+        "nothing": Program(""),
+    },
 }
 
 # Numbers that differ from one start to the next.
@@ -451,6 +494,7 @@ RANDOM = {
         }
     """,
     "r": "cat(runif(1, 0, 1e9), sample(1e9, 1), rnorm(1), basename(tempdir()), '\\n')",
+    "bash": "echo $RANDOM-$RANDOM-$RANDOM $SRANDOM $(mktemp -u)",
 }
 
 
@@ -520,6 +564,7 @@ def test_no_two_primed_programs_share_a_random_state(primed):
 
 def test_a_primed_program_is_held_to_its_limits(primed):
     endless = {"javascript": "console.log('begun'); for (;;) ;", "typescript": "console.log('begun'); for (;;) ;", "r": "cat('begun\\n')\nrepeat {}",
+               "bash": "echo begun; while :; do :; done",
                "java": 'public class Main { public static void main(String[] a) { System.out.println("begun"); for (;;) ; } }'}
     result = run_primed(primed, code=endless[primed.language], limits={"timeout": 1.5})
     assert (result["status"], result["stdout"], result["exit_code"]) == ("timeout", "begun\n", 124)
@@ -529,6 +574,7 @@ def test_a_primed_program_has_its_own_memory_and_no_more(primed):
     hungry = {"javascript": "const all = []; for (;;) all.push(Buffer.alloc(1 << 24, 1));",
               "typescript": "const all: any[] = []; for (;;) all.push(Buffer.alloc(1 << 24, 1));",
               "r": "all <- list()\nrepeat all[[length(all) + 1]] <- runif(2e6)",
+              "bash": "x=x; while :; do x=$x$x; done",
               "java": """
                   public class Main {  // the heap has a bound of its own, and what is outside of it, too: both together are more than there is
                       public static void main(String[] args) {
@@ -545,10 +591,10 @@ def test_a_primed_program_has_its_own_memory_and_no_more(primed):
 
 
 def test_what_a_program_needs_from_its_start_makes_it_cold(primed):
-    hello = {"javascript": "console.log(1)", "typescript": "console.log(1)", "r": "cat(1)",
+    hello = {"javascript": "console.log(1)", "typescript": "console.log(1)", "r": "cat(1)", "bash": "echo 1",
              "java": "public class Main { public static void main(String[] a) { System.out.println(1); } }"}[primed.language]
-    variable = {"javascript": "NODE_OPTIONS", "typescript": "NODE_NO_WARNINGS", "r": "R_LIBS", "java": "JAVA_TOOL_OPTIONS"}[primed.language]
-    value = {"JAVA_TOOL_OPTIONS": "-Dx=1", "NODE_OPTIONS": "--no-warnings"}.get(variable, "1")
+    variable = {"javascript": "NODE_OPTIONS", "typescript": "NODE_NO_WARNINGS", "r": "R_LIBS", "java": "JAVA_TOOL_OPTIONS", "bash": "BASH_XTRACEFD"}[primed.language]
+    value = {"JAVA_TOOL_OPTIONS": "-Dx=1", "NODE_OPTIONS": "--no-warnings", "BASH_XTRACEFD": "2"}.get(variable, "1")
     wait_for_one(primed)
     result = primed.run(language=primed.language, code=hello, env={variable: value}).json
     assert (result["status"], result["timing"]["start"], result["stdout"].strip()) == ("completed", "cold", "1"), result
@@ -568,7 +614,7 @@ def test_the_tests_of_a_program_pass_where_programs_wait(primed):
     code = {"javascript": "console.log(Number(require('fs').readFileSync(0, 'utf8')) * 2)",
             "typescript": "import * as fs from 'fs';\nconsole.log(Number(fs.readFileSync(0, 'utf8')) * 2);",
             "java": "public class Main { public static void main(String[] a) { System.out.println(new java.util.Scanner(System.in).nextInt() * 2); } }",
-            "r": "cat(as.numeric(readLines(file('stdin'))) * 2, '\\n', sep = '')"}[primed.language]
+            "r": "cat(as.numeric(readLines(file('stdin'))) * 2, '\\n', sep = '')", "bash": "read -r x; echo $((x * 2))"}[primed.language]
     wait_for_one(primed)
     result = primed.run(language=primed.language, code=code, tests=[{"stdin": "1\n", "expect_stdout": "2\n"}, {"stdin": "21\n", "expect_stdout": "42\n"}]).json
     assert result["status"] == "completed" and all(test["passed"] for test in result["tests"]), result

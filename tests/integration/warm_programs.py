@@ -218,6 +218,12 @@ PYTHON = {
     "reload": Program("import importlib, json, sys; m = importlib.reload(json); print(m is json); del sys.modules['json']; import json as j; print(j is m)"),
     "modules that a driver used": Program("import ctypes, gc, atexit, struct; print(ctypes.sizeof(ctypes.c_long), ctypes.CDLL(None).abs(-4),\n"
                                           "gc.collect() >= 0, atexit.register(print, 'bye'), struct.pack('<I', 1))"),
+    "gc, frozen by hand": Program("""
+        import gc
+        class Loud:
+            def __del__(self): print("gone")
+        kept = Loud(); ring = [Loud()]; ring.append(ring); gc.freeze(); print(gc.get_freeze_count() > 0)
+    """),
     "gc by hand": Program("import gc; gc.unfreeze(); gc.disable(); gc.enable(); gc.set_debug(0); print(gc.isenabled(), gc.garbage)"),
     "runpy and code": Program("import runpy, code; runpy.run_path('other.py'); code.InteractiveInterpreter().runsource('1 / 0'); print('on')",
                               files={"other.py": "print(__name__, __file__)"}),

@@ -60,14 +60,17 @@ def ease_exit(gc):
     import _io
     import _weakref
     import builtins
-    quit_process = borrow("ctypes").PyDLL(None).exit  # not os._exit: C libraries have handlers and buffers of their own
+    # As exit() does, but for the ends of libraries, of which there are as many as modules, and none that could tell: those that a program brings
+    # along are found below. Their output is another matter.
+    libc = borrow("ctypes").PyDLL(None)
+    flush_all, quit_process = libc.fflush, libc._exit
     modules, main = sys.modules, vars(sys.modules["__main__"])
     own, sizes = len(modules), (len(vars(sys)), len(vars(builtins)))
-    kept = list(modules.values())
+    kept = [*modules.values()]
     kept.append(kept)  # a cycle, which is frozen and therefore never collected
     files = (_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, _io.TextIOWrapper)
     known = frozenset(id(one) for one in all_types() if not hasattr(one, "__del__"))
-    streams = set()
+    streams, marker = set(), []
 
     def harmless(kind):
         """Nothing happens when one of these goes away."""
@@ -87,13 +90,12 @@ def ease_exit(gc):
         frame = trace.tb_frame  # that of the program itself, which did not get beyond this line
         return 1 if frame.f_globals is main and frame.f_back is None and frame.f_lineno == trace.tb_lineno else None
 
-    def nothing_left():
+    def nothing_left(objects):
         new = [modules[name] for name, _ in zip(reversed(modules), range(len(modules) - own))]
-        if any((getattr(one, "__file__", None) or "").endswith(".so") for one in new) or gc.get_freeze_count() == 0:
+        if any((getattr(one, "__file__", None) or "").endswith(".so") for one in new):
             return False
-        objects = gc.get_objects()
-        if len(objects) > 100_000:
-            return False
+        if len(objects) > 100_000 or any(one is kept for one in objects):
+            return False  # too many to look at; or the program has called gc.unfreeze(), and what is its own cannot be told from the rest
         kinds = {type(one) for one in objects if id(one) not in streams and not (type(one) in files and one.closed)}
         kinds.update(one for one in objects if isinstance(one, type))
         callbacks = [one.__callback__ for one in objects if isinstance(one, _weakref.ReferenceType)]
@@ -103,9 +105,14 @@ def ease_exit(gc):
         try:
             sys.stdout.flush()
             sys.stderr.flush()
-            if nothing_left():
+            objects = gc.get_objects()
+            if not any(one is marker[0] for one in objects):
+                kept.clear()
+                return  # the program has called gc.freeze(), by which everything stays as it is
+            if nothing_left(objects):
                 code = exit_code()
                 if code is not None:
+                    flush_all(None)
                     quit_process(code)
                 modules.clear()
                 return
@@ -114,19 +121,39 @@ def ease_exit(gc):
         gc.unfreeze()
 
     borrow("atexit").register(leave)
-    return streams, nothing_left
+    def keep(*things):
+        """To let go of something that is large costs each child more than to keep it."""
+        kept.append((globals(), things))
+
+    return streams, marker, keep
 
 
-def rehearse(posix, nothing_left):
-    """What every program does, once, while there is none: the pages that it writes to are copied now and not when somebody waits."""
-    exec(compile("def f(x): return [str(y) for y in (x, 1.5)]\nf(42)\n", "main.py", "exec"), {})
+def read_beside(name):
+    """A program that is beside this file. It is compiled once, and not in each child."""
+    path = __file__.rpartition("/")[0] + "/" + name
+    with open(path, encoding="utf-8") as file:
+        return compile(file.read(), path, "exec", dont_inherit=True)
+
+
+def rehearse():
+    """What programs do, once, before there is any: what Python makes of code that it has seen, and libraries of their first use, is made here."""
+    import _io
+    kept, sys.stdout = sys.stdout, _io.StringIO()
+    try:
+        exec(read_beside("rehearsal.py"), {"__name__": "rehearsal"})
+    except Exception:  # noqa: BLE001, S110: a library that cannot do it is the program's affair
+        pass
+    sys.stdout = kept
+
+
+def look_around(posix):
+    """What nobody has looked at in this cell, and the interpreter looks at before it opens main.py."""
     posix.listdir("/workspace")
-    for folder in sys.path:  # which the interpreter looks at before it opens main.py, and which nobody has looked at in this cell
+    for folder in sys.path:
         try:
             posix.stat(folder)
         except OSError:
             pass
-    nothing_left()
 
 
 def read_block(posix):
@@ -166,13 +193,6 @@ def open_streams(was):
     return map(id, made)
 
 
-def read_context():
-    """The program of contexts, beside this file. It is compiled once, and not in each child."""
-    path = __file__.rpartition("/")[0] + "/context.py"
-    with open(path, encoding="utf-8") as file:
-        return compile(file.read(), path, "exec", dont_inherit=True)
-
-
 def become_context(code):
     """Does not return: there is no main.py to go on with. For the modules that are being imported right now, and never will have been, no thread
     of the program's may wait."""
@@ -192,15 +212,18 @@ def serve():
     folder = os.getcwdb()
     streams = [(name, getattr(sys, name).encoding, getattr(sys, name).errors) for name in ("stdin", "stdout", "stderr")]
     user_site = sys.modules["site"].USER_SITE
-    context = read_context()
+    context = read_beside("context.py")
     numpy, threading = sys.modules.get("numpy"), sys.modules.get("threading")
     gc = borrow("gc")
-    own_streams, nothing_left = ease_exit(gc)
+    rehearse()
+    own_streams, marker, keep = ease_exit(gc)
+    keep(context, names, command, folder, streams, user_site)
     gc.collect()
     gc.freeze()
 
     if os.fork():
         os._exit(1)
+    marker.append([])  # made after the freeze, so that the collector knows of it
     # Entering the cell made them what they are before an exec.
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
@@ -209,7 +232,7 @@ def serve():
         numpy.random.seed()
     if threading:
         threading.main_thread()._set_native_id()
-    rehearse(posix, nothing_left)
+    look_around(posix)
     argv, env = read_block(posix)
     is_context = argv == [command[0], os.fsencode(context.co_filename)]
     if ((not is_context and (argv[:len(command)] != command or os.getcwdb() != folder)) or os.path.isdir(user_site)

@@ -94,11 +94,11 @@ def allow_list():
             words = [word.strip() for word in (rest or "").split(",")]
             if kind == "ALLOW":
                 rules[name] = None
-            elif kind == "DENY":
+            elif kind in ("DENY", "REPORT"):
                 rules[name] = words[0] or "EPERM"
-            elif kind in ("DENY_MASK", "DENY_CREATE"):
+            elif kind in ("DENY_MASK", "REPORT_MASK", "DENY_CREATE"):
                 rules[name] = None  # zero has no bit of any mask
-            elif kind == "DENY_EQ":
+            elif kind in ("DENY_EQ", "REPORT_EQ"):
                 rules.setdefault(name, None)
                 if int(words[1], 0) == 0:
                     rules[name] = words[2]

@@ -1,0 +1,244 @@
+/*
+ * See warm_pages.h. What always holds: the rehearsal is over before the zygote says that it waits; its process can
+ * outlive neither the zygote nor REHEARSAL_MS; it has its own mounts, so that nothing that it does is seen by the
+ * zygote; and what it reports is used as addresses to ask the kernel about, never as anything to read or write.
+ */
+#include "cell/warm_pages.h"
+
+#include "base/err.h"
+#include "base/fd.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define POPULATE_READ 22 /* MADV_POPULATE_READ and _WRITE, Linux 5.14 */
+#define POPULATE_WRITE 23
+#define COLLAPSE 25 /* MADV_COLLAPSE, Linux 6.1 */
+enum {
+    REHEARSAL_MS = 5000,
+    MAX_WORDS = 64,
+    BLOCK_BYTES = 16384,
+    REPORT_FD = 60, /* where no interpreter puts one of its own */
+    PAGE = 4096,
+    HUGE = 2 << 20,
+    AT_ONCE = 512, /* entries of the page map */
+};
+#define IS_PRESENT (1ull << 63)
+#define IS_FILE (1ull << 61)
+#define IS_ALONE (1ull << 56) /* mapped by this process only */
+
+/* A preloaded library has nobody to carry its state. */
+static pid_t rehearsing; /* this process, while it does */
+
+/* ---- what it uses ---- */
+
+static void add_page(struct warm_pages *pages, uint64_t address, bool written, size_t *total)
+{
+    struct warm_range *last = pages->count ? &pages->range[pages->count - 1] : NULL;
+    if (*total == WARM_MOST_PAGES)
+        return;
+    /* Asking once more costs as much as a page or two do. */
+    uint64_t gap = written ? 0 : 8 * PAGE;
+    if (last && last->written == written && address - (last->start + last->length) <= gap)
+        last->length = (uint32_t)(address + PAGE - last->start);
+    else if (pages->count < WARM_MOST_RANGES)
+        pages->range[pages->count++] = (struct warm_range){address, PAGE, written};
+    else
+        return;
+    ++*total;
+}
+
+/* Pages that it has for itself were written to. Those of files are shared by everybody, but each process has to be
+ * shown them. */
+static void look_at(int map, uint64_t start, uint64_t end, struct warm_pages *pages, size_t *total)
+{
+    uint64_t entry[AT_ONCE];
+    for (uint64_t at = start; at < end;) {
+        size_t want = (end - at) / PAGE < AT_ONCE ? (end - at) / PAGE : AT_ONCE;
+        ssize_t got = pread(map, entry, want * sizeof *entry, (off_t)(at / PAGE * sizeof *entry));
+        if (got < (ssize_t)sizeof *entry)
+            return;
+        for (size_t i = 0; i < (size_t)got / sizeof *entry; i++, at += PAGE)
+            if (entry[i] & IS_PRESENT && entry[i] & (IS_FILE | IS_ALONE))
+                add_page(pages, at, !(entry[i] & IS_FILE), total);
+    }
+}
+
+/* The next mapping of this process; `rest` is what the kernel says of it behind its addresses. */
+static bool next_mapping(FILE *list, char *line, int size, uint64_t *start, uint64_t *end, char **rest)
+{
+    char *next;
+    if (!list || !fgets(line, size, list))
+        return false;
+    *start = strtoull(line, &next, 16);
+    *end = strtoull(*next == '-' ? next + 1 : next, rest, 16);
+    return *end > *start && strlen(*rest) > 4;
+}
+
+static void find_pages(struct warm_pages *pages)
+{
+    hc_cleanup_fd int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    FILE *list = fopen("/proc/self/maps", "re");
+    char line[512], *rest;
+    uint64_t start, end;
+    size_t total = 0;
+    while (map >= 0 && next_mapping(list, line, sizeof line, &start, &end, &rest))
+        if (rest[1] == 'r')
+            look_at(map, start, end, pages, &total);
+    if (list)
+        fclose(list);
+}
+
+__attribute__((destructor)) void warm_pages_report(void)
+{
+    static struct warm_pages found;
+    if (!rehearsing || rehearsing != getpid())
+        return;
+    rehearsing = 0;
+    find_pages(&found);
+    (void)hc_write_all(REPORT_FD, found.range, found.count * sizeof *found.range);
+}
+
+/* Memory in large pieces is copied by a fork, and given back at an exit, piece by piece and not page by page. */
+static void gather(void)
+{
+    FILE *list = fopen("/proc/self/maps", "re");
+    char line[512], *rest;
+    uint64_t start, end;
+    while (next_mapping(list, line, sizeof line, &start, &end, &rest)) {
+        start = (start + HUGE - 1) / HUGE * HUGE;
+        end = end / HUGE * HUGE;
+        if (strncmp(rest, " rw-p 00000000 00:00 0", 22) == 0 && !strstr(rest, "[stack]") && end > start)
+            (void)madvise((void *)(uintptr_t)start, end - start, COLLAPSE);
+    }
+    if (list)
+        fclose(list);
+}
+
+/* ---- the rehearsal ---- */
+
+/* As a request's: the counts, the working directory, the command, the variables. */
+static int make_block(char *const *words, size_t count, const char *folder)
+{
+    static char block[BLOCK_BYTES];
+    size_t length = 0, variables = 0;
+    for (char **env = environ; *env; env++)
+        variables += strncmp(*env, "HOTCELL_", 8) != 0 && strncmp(*env, "LD_", 3) != 0;
+    length = (size_t)snprintf(block, sizeof block, "%zu%c%zu%c%s", count, 0, variables, 0, folder) + 1;
+    for (size_t i = 0; i < count && length < sizeof block; i++)
+        length += (size_t)snprintf(block + length, sizeof block - length, "%s", words[i]) + 1;
+    for (char **env = environ; *env && length < sizeof block; env++)
+        if (strncmp(*env, "HOTCELL_", 8) != 0 && strncmp(*env, "LD_", 3) != 0)
+            length += (size_t)snprintf(block + length, sizeof block - length, "%s", *env) + 1;
+    return length <= sizeof block ? hc_memfd_sealed("rehearsal", block, length) : -E2BIG;
+}
+
+static bool copy_file(const char *from, const char *to)
+{
+    char text[BLOCK_BYTES];
+    ssize_t length = hc_read_file_at(AT_FDCWD, from, text, sizeof text);
+    hc_cleanup_fd int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return length >= 0 && fd >= 0 && hc_write_all(fd, text, (size_t)length) == 0;
+}
+
+/* A room that looks like a cell's: the program in a working directory of its own, nothing to read, somebody to write
+ * to. */
+static bool set_the_stage(char *text, int *block)
+{
+    char *words[MAX_WORDS], *state = NULL, folder[256];
+    size_t count = 0;
+    const char *program = strtok_r(text, " ", &state), *target = program ? strtok_r(NULL, " ", &state) : NULL;
+    for (char *word; count < MAX_WORDS && (word = strtok_r(NULL, " ", &state));)
+        words[count++] = word;
+    const char *slash = target ? strrchr(target, '/') : NULL;
+    int output[2], null;
+    if (!count || !slash || (size_t)(slash - target) >= sizeof folder)
+        return false;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - target), target);
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 || chdir(folder) < 0 ||
+        !copy_file(program, target))
+        return false;
+    if ((null = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0 || pipe2(output, O_CLOEXEC) < 0 || dup2(null, 0) < 0 ||
+        dup2(output[1], 1) < 0 || dup2(output[1], 2) < 0)
+        return false;
+    hc_close(null);
+    hc_close(output[1]); /* the other end stays, above, for as long as the process lives */
+    *block = make_block(words, count, folder);
+    return *block >= 0;
+}
+
+/* Until it closes its end, or its time is over. */
+static void hear(int fd, struct warm_pages *pages)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t deadline = now.tv_sec * 1000 + now.tv_nsec / 1000000 + REHEARSAL_MS;
+    size_t length = 0;
+    for (;;) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        int64_t left = deadline - (now.tv_sec * 1000 + now.tv_nsec / 1000000);
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        if (left <= 0 || (poll(&wait, 1, (int)left) <= 0 && errno != EINTR))
+            break;
+        ssize_t got = read(fd, (char *)pages->range + length, sizeof pages->range - length);
+        if (got <= 0)
+            break;
+        length += (size_t)got;
+    }
+    pages->count = length / sizeof *pages->range;
+}
+
+bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int *block)
+{
+    const char *setting = getenv(WARM_REHEARSAL);
+    hc_cleanup_free char *text = setting ? strdup(setting) : NULL;
+    int ends[2];
+    pages->count = 0;
+    gather();
+    if (!text || pipe2(ends, O_CLOEXEC) < 0)
+        return false;
+    pid_t pid = fork_really();
+    if (pid == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || dup3(ends[1], REPORT_FD, O_CLOEXEC) < 0)
+            _exit(125);
+        hc_close(ends[0]);
+        hc_close(ends[1]);
+        if (!set_the_stage(text, block))
+            _exit(125);
+        rehearsing = getpid();
+        return true;
+    }
+    hc_close(ends[1]);
+    if (pid > 0) {
+        hear(ends[0], pages);
+        kill(pid, SIGKILL);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
+    }
+    hc_close(ends[0]);
+    return false;
+}
+
+/* ---- what it is for ---- */
+
+void warm_pages_take(const struct warm_pages *pages, uint64_t most)
+{
+    for (size_t i = 0; i < pages->count && pages->range[i].length <= most; i++) {
+        most -= pages->range[i].length;
+        /* Where something else is now, or nothing, there is nothing to be gained. */
+        (void)madvise((void *)(uintptr_t)pages->range[i].start, pages->range[i].length,
+                      pages->range[i].written ? POPULATE_WRITE : POPULATE_READ);
+    }
+}

@@ -1,0 +1,69 @@
+/*
+ * The witness: theory of operation.
+ *
+ * A guest that tries mount(2) or bpf(2) is refused; that it tried is to be written down. The kernel tells nobody of a
+ * call that a filter refuses by itself, but a filter can leave a call to a listener (seccomp_unotify(2)): the caller
+ * waits, the listener hears of the call and says what its result is. So the filter of a server's jobs leaves the calls
+ * that syscalls.h marks REPORT, and only these, to a listener, who counts them and refuses them with the errno that the
+ * filter would have given. It never lets one happen.
+ *
+ * The listener is pid 1 of the cell (init.c), and not the warden, because it works at the pace of the guest: what it
+ * uses is charged to the cell's control group, a flood of such calls slows down nobody but the cell, and it ends with
+ * the cell. The warden reads numbers, when a job has ended.
+ *
+ *   door   a socket. A job makes its filter as the last step of its seal, gets the listener's fd, sends it here with
+ *          the number by which the warden knows the job, and closes it, before anything of the guest's is read. It lies
+ *          in the socket until it is needed, so that nobody is woken by a job that makes no such call.
+ *   bell   an epoll instance that the job and pid 1 share. The job adds the listener; pid 1 waits for nothing else. It
+ *          rings when a call is left to the listener, and when the last process that has the filter is gone.
+ *   book   a memory file. A row for each job, found by its number, which pid 1 writes before it answers.
+ *
+ * What always holds: such a call never happens. The filter can only leave it to the listener or, when there is none
+ * any more, have the kernel refuse it (ENOSYS). A guest has no fd of the listener, the door, the bell or the book, and
+ * cannot get one of pid 1's, which is not dumpable. It cannot make a listener of its own (syscalls.h, seccomp).
+ * After WITNESS_ANSWERS of one job's calls pid 1 closes its listener: a flood costs no more than these.
+ */
+#ifndef HC_CELL_WITNESS_H
+#define HC_CELL_WITNESS_H
+
+#include "base/err.h"
+#include "kernel/reported.h"
+#include <stdint.h>
+
+enum {
+    WITNESS_DOOR_FD = 5, /* what pid 1 has, by number: after a pipe and itself, which close by its exec */
+    WITNESS_BELL_FD,
+    WITNESS_BOOK_FD,
+    WITNESS_ROWS = 1024,
+    WITNESS_ANSWERS = 4096,
+};
+
+/* Of one cell; all -1 where nothing is reported. `door` is the end to send to. */
+struct witness {
+    int door, bell, book;
+};
+
+struct witness_row {
+    uint64_t job; /* 0: of none */
+    struct reported calls;
+};
+
+/* What comes by the door, with the listener's fd. */
+struct witness_word {
+    uint64_t job;
+};
+
+void witness_init(struct witness *witness);
+/* *inside: the end of the door for pid 1, which is the caller's as well. On failure nothing is left open. */
+int witness_make(struct witness *witness, int *inside, struct hc_err *err);
+void witness_close(struct witness *witness);
+
+/* For a job that has just loaded its filter: the listener is pid 1's after it. Closes the listener and both ends of the
+ * job's way to it, also on failure. */
+int witness_hand(int door, int bell, int listener, uint64_t job, struct hc_err *err);
+
+/* pid 1's half, and the warden's. A row that is not of this job, or not to be believed, reads as zeros. */
+void witness_write(int book, const struct witness_row *row);
+void witness_read(int book, uint64_t job, struct reported *calls);
+
+#endif
