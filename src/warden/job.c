@@ -85,10 +85,13 @@ void job_refuse(struct held_job *job, const struct hc_err *err)
     job_free(job);
 }
 
+static void watch_exit(struct held_job *job);
+
 void job_end(struct held_job *job, enum job_end reason)
 {
     if (job->end == JOB_EXITED)
         job->end = reason;
+    watch_exit(job);
     if (job->cell->lasting) {
         lasting_end(job);
         return;
@@ -223,6 +226,12 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
 {
     (void)loop, (void)events;
     struct held_job *job = data;
+    /* How one that came early ended is told once it is known what became of its cell: that may be the reason. */
+    if (job->gate >= 0 && job->cell->state == HELD_BUILDING) {
+        hc_watch_remove(job->exit_watch);
+        job->exit_watch = NULL;
+        return;
+    }
     siginfo_t info = {0};
     struct rusage usage = {0};
     if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, &usage) < 0 || info.si_pid == 0)
@@ -326,13 +335,28 @@ static void on_oom(struct hc_loop *loop, int fd, uint32_t events, void *data)
 
 /* ---- start ---- */
 
-static bool watch_process(struct held_job *job)
+/* It runs and cannot be watched: nothing is left but to end it, and its warden with it. */
+static _Noreturn void give_up(const struct held_job *job)
 {
-    struct hc_loop *loop = job->cell->warden->loop;
-    job->report_watch = hc_loop_watch(loop, job->report, EPOLLIN, on_report, job);
-    if (!job->exit_watch) /* one that waited is watched already */
-        job->exit_watch = hc_loop_watch(loop, job->pidfd, EPOLLIN, on_job_exit, job);
-    return job->report_watch && job->exit_watch;
+    cell_kill(&job->cell->cell);
+    _exit(125);
+}
+
+static void watch_exit(struct held_job *job)
+{
+    if (!job->running || job->exit_watch) /* one that waited is watched already */
+        return;
+    job->exit_watch = hc_loop_watch(job->cell->warden->loop, job->pidfd, EPOLLIN, on_job_exit, job);
+    if (!job->exit_watch)
+        give_up(job);
+}
+
+static void watch_process(struct held_job *job)
+{
+    job->report_watch = hc_loop_watch(job->cell->warden->loop, job->report, EPOLLIN, on_report, job);
+    if (!job->report_watch)
+        give_up(job);
+    watch_exit(job);
 }
 
 static bool watch_limits(struct held_job *job)
@@ -353,19 +377,13 @@ static bool watch_limits(struct held_job *job)
     return good;
 }
 
-/* It runs and cannot be watched: nothing is left but to end it, and its warden with it. */
-static _Noreturn void give_up(const struct held_job *job)
-{
-    cell_kill(&job->cell->cell);
-    _exit(125);
-}
-
 void job_entered(struct held_job *job)
 {
     if (!job->again)
         close_fds(job);
     job->running = true;
-    if (!watch_process(job) || !watch_limits(job))
+    watch_process(job);
+    if (!watch_limits(job))
         give_up(job);
 }
 
@@ -458,14 +476,15 @@ void job_begin_early(struct held_job *job)
     if (result == 0)
         result = enter(job, &entry, &err);
     hc_close(gate[0]);
-    if (result < 0) {
-        job_refuse(job, &err);
+    if (result < 0) { /* its builder may have failed; if not, the job is tried again when the cell is ready */
+        job->gate = hc_close(job->gate);
+        job->cell->used = false;
+        job->group = NULL;
         return;
     }
     close_fds(job);
     job->running = true;
-    if (!watch_process(job))
-        give_up(job);
+    watch_process(job);
     if (job_limit_group(job, &err) < 0) { /* in its cell, where it is told by its end */
         job->err = err;
         job_end(job, JOB_SHUTDOWN);
@@ -477,6 +496,7 @@ static void let_go_on(struct held_job *job)
 {
     cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &job->before);
     job->begun = hc_now();
+    watch_exit(job);
     if (!watch_limits(job))
         give_up(job);
     if (!job->err.code)
