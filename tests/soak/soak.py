@@ -339,7 +339,7 @@ class Measure:
                      "gateway": server.process_of("hotcell-gateway")}
         self.rss = {name: resident(pid) for name, pid in self.pids.items()}
         self.fds = {name: len(os.listdir(f"/proc/{pid}/fd")) for name, pid in self.pids.items()}
-        self.mounts = {name: len(mounts_of(pid, name == "keeper")) for name, pid in self.pids.items()}
+        self.mounts = {name: len(mounts_of(pid, server if name == "keeper" else None)) for name, pid in self.pids.items()}
         self.processes = len(family)
         self.groups = sum(1 for folder in soak.groups_of(family) for _ in os.walk(folder))
         self.history = sum(path.stat().st_size for path in server.state.glob("history.db*"))
@@ -361,10 +361,12 @@ class Measure:
             yield f"the state folder has {self.files}, and had {first.files}"
 
 
-def mounts_of(pid, shared):
-    """The lines of its mountinfo. The keeper shares its namespace with the rest of the machine: of that, what names hotcell."""
+def mounts_of(pid, server=None):
+    """The lines of its mountinfo. The keeper shares its namespace with the rest of the machine, other servers of other tests among it: of that,
+    what names this server's own folders."""
     lines = pathlib.Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
-    return [line for line in lines if not shared or "hotcell" in line]
+    own = [str(server.state), str(server.folder)] if server else [""]
+    return [line for line in lines if any(name in line for name in own)]
 
 
 def resident(pid):
@@ -501,8 +503,8 @@ def main(arguments):
     from server import Server, alive, groups_of  # they look at $HOTCELL
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that the server goes as well
     verdicts = Verdicts()
-    mounts = mounts_of("self", True)
     server = Server(CONFIG % 100)
+    mounts = mounts_of("self", server)
     print(f"== soak: {options.runs} runs, {options.clients} clients, seed {options.seed}", flush=True)
     soak = Soak(server, options.runs, options.seed)
     soak.groups_of = groups_of
@@ -518,7 +520,7 @@ def main(arguments):
         except AssertionError as wrong:
             verdicts.add("the server ends, and its processes and control groups with it", str(wrong))
         verdicts.add("no process, mount or socket is left", [f"process {pid}" for pid in family if alive(pid)]
-                     + [f"mount {line}" for line in mounts_of("self", True) if line not in mounts]
+                     + [f"mount {line}" for line in mounts_of("self", server) if line not in mounts]
                      + ([server.unix] if os.path.exists(server.unix) else []))
         verdicts.add("the database is whole, and no run in it is open", database_faults(server.state))
         verdicts.add("the audit log verifies", audit_faults(os.environ.get("HOTCELL", str(SOURCE / "build" / "hotcell")), server.state))
