@@ -1,12 +1,27 @@
 """Programs that look at everything a start decides, for test_warm.py: each must do the same, warm or cold. Addresses are taken out of what they
 print, and nothing else. A program of a preload set imports a module of it, because that is how its set is chosen."""
 
+import base64
+import io
 import textwrap
+import zipfile
+
+
+def archived(**members):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(f"{name}.py", text)
+    return data.getvalue()
+
+
+ARCHIVED = archived(__main__="import other, sys; print(__name__, __file__, sys.path[0], other.x)", other="x = 42")
+ARCHIVE = {"base64": base64.b64encode(ARCHIVED).decode()}
 
 
 class Program:
     def __init__(self, code, args=(), stdin="", files=None, env=None, collect=None):
-        self.fields = {"code": textwrap.dedent(code).lstrip("\n"), "args": list(args), "stdin": stdin}
+        self.fields = {"args": list(args), "stdin": stdin, **({"code": textwrap.dedent(code).lstrip("\n")} if code is not None else {"entry": "main.py"})}
         for name, value in (("files", files), ("env", env), ("collect", collect)):
             if value:
                 self.fields[name] = value
@@ -41,6 +56,19 @@ PYTHON = {
         sys.stdout.buffer.write(b"bytes\\n"); sys.stderr.write("\\ud800 ü\\n"); print("after")
         sys.stdout.reconfigure(line_buffering=True); print("line", end=""); sys.stdout.detach().write(b"detached\\n")
     """),
+    "streams with input": Program("""
+        import sys
+        print(sys.stdin, sys.stdin.seekable(), sys.stdin.buffer.raw.seekable(), sys.stdin.tell(), sys.stdin.buffer.peek(1)[:1], sys.stdin.read())
+    """, stdin="ü\n"),
+    "site is as it was": Program("""
+        import inspect, site, sys
+        print(site.ENABLE_USER_SITE, site.execusercustomize.__module__, site.execusercustomize.__qualname__, inspect.getsource(site.execusercustomize))
+        print(list(sys.path_importer_cache.items())[-1:], [kind.__name__ for kind in object.__subclasses__() if "site" in kind.__module__])
+    """),
+    "a usercustomize of its own": Program("import usercustomize; print(usercustomize.x)", files={"usercustomize.py": "x = 1"}),
+    "an archive": Program(None, files={"main.py": ARCHIVE}),
+    "an archive with text before it": Program(None, files={"main.py": {"base64": base64.b64encode(b"#!/usr/bin/python3\n" + ARCHIVED).decode()}}),
+    "a program with the mark of an archive in it": Program("print('PK\\5\\6', len('PK\5\6'))"),
     "not to be encoded": Program("print('before'); print('\\ud800')"),
     "flags and encodings": Program("""
         import sys

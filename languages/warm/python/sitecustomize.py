@@ -177,11 +177,21 @@ def set_environment(posix, env):
         sys.modules["time"].tzset()
 
 
-def open_streams(was):
-    """As create_stdio of pylifecycle.c does with PYTHONUNBUFFERED, which python.toml sets. The ids of all objects that they consist of."""
+def kind_of(posix, fd):
+    """What a stream asks of its fd when it is made: where two are of one kind, the stream that was made for the one fits the other."""
+    found = posix.fstat(fd)
+    kind = found.st_mode >> 12
+    return (kind, found.st_rdev) if kind == 2 else (kind, found.st_blksize) if kind == 1 else fd  # a device; a pipe; whatever it is
+
+
+def open_streams(posix, was):
+    """Streams that the zygote has made as every start makes them stay, where the program's fds are of the kind that it has. The others are made
+    as create_stdio of pylifecycle.c does with PYTHONUNBUFFERED, which python.toml sets. The ids of all objects that the new ones consist of."""
     import _io
     made = []
-    for fd, (name, encoding, errors) in enumerate(was):
+    for fd, (name, encoding, errors, kind) in enumerate(was):
+        if kind != fd and kind_of(posix, fd) == kind:
+            continue
         binary = _io.open(fd, "wb" if fd else "rb", 0 if fd else -1, None, None, None, False)
         raw = binary if fd else binary.raw
         raw.name = f"<{name}>"
@@ -191,6 +201,31 @@ def open_streams(was):
         setattr(sys, f"__{name}__", stream)
         made += [raw, binary, stream]
     return map(id, made)
+
+
+def is_plain(posix, path):
+    """Whether no importer of sys.path_hooks would have a program: it is neither a folder nor an archive, whose directory is at its end."""
+    try:
+        file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+        try:
+            end = posix.fstat(file).st_size
+            return b"PK\5\6" not in posix.pread(file, 1 << 17, max(end - (1 << 17), 0))
+        finally:
+            posix.close(file)
+    except OSError:
+        return False
+
+
+def skip_user_module():
+    """`site` is about to import usercustomize, and would look for it in every folder. Where there is none, it need not."""
+    site = sys.modules["site"]
+    import_it = site.execusercustomize
+
+    def once():
+        site.execusercustomize = import_it
+
+    if not any(finder.find_spec("usercustomize", None) for finder in sys.meta_path):
+        site.execusercustomize = once
 
 
 def become_context(code):
@@ -203,19 +238,20 @@ def become_context(code):
 
 
 def serve():
-    import _signal
     import os
     import posix
 
     names = preload(os.environ.get("HOTCELL_PRELOAD", "").split())
     command = [os.fsencode(word) for word in sys.orig_argv]
     folder = os.getcwdb()
-    streams = [(name, getattr(sys, name).encoding, getattr(sys, name).errors) for name in ("stdin", "stdout", "stderr")]
+    streams = [(name, getattr(sys, name).encoding, getattr(sys, name).errors, kind_of(posix, fd))
+               for fd, name in enumerate(("stdin", "stdout", "stderr"))]
     user_site = sys.modules["site"].USER_SITE
     context = read_beside("context.py")
     numpy, threading = sys.modules.get("numpy"), sys.modules.get("threading")
     gc = borrow("gc")
     rehearse()
+    skip_user_module()
     own_streams, marker, keep = ease_exit(gc)
     keep(context, names, command, folder, streams, user_site)
     gc.collect()
@@ -224,10 +260,6 @@ def serve():
     if os.fork():
         os._exit(1)
     marker.append([])  # made after the freeze, so that the collector knows of it
-    # Entering the cell made them what they are before an exec.
-    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
-    _signal.signal(_signal.SIGXFSZ, _signal.SIG_IGN)
     if numpy:
         numpy.random.seed()
     if threading:
@@ -236,7 +268,7 @@ def serve():
     argv, env = read_block(posix)
     is_context = argv == [command[0], os.fsencode(context.co_filename)]
     if ((not is_context and (argv[:len(command)] != command or os.getcwdb() != folder)) or os.path.isdir(user_site)
-            or any(name.partition(".")[0] in names for name in os.listdir())):
+            or (names and any(name.partition(".")[0] in names for name in os.listdir()))):
         # Another command, or modules of the program's own by the names of ones that are loaded.
         os.execve(argv[0], argv, dict(word.partition(b"=")[::2] for word in env))
     set_environment(posix, env)
@@ -244,7 +276,10 @@ def serve():
         become_context(context)
     sys.argv[1:] = map(os.fsdecode, argv[len(command):])
     sys.orig_argv[:] = map(os.fsdecode, argv)
-    own_streams.update(open_streams(streams))
+    program = f"{os.fsdecode(folder)}/{sys.argv[0]}"
+    if is_plain(posix, program):  # then this is what the interpreter, having asked each importer, would write down
+        sys.path_importer_cache[program] = None
+    own_streams.update(open_streams(posix, streams))
 
 
 try:
