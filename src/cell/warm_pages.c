@@ -35,6 +35,7 @@ enum {
     AT_ONCE = 512, /* entries of the page map */
 };
 #define IS_PRESENT (1ull << 63)
+#define IS_SWAPPED (1ull << 62)
 #define IS_FILE (1ull << 61)
 #define IS_ALONE (1ull << 56) /* mapped by this process only */
 
@@ -108,6 +109,83 @@ __attribute__((destructor)) void warm_pages_report(void)
     rehearsing = 0;
     find_pages(&found);
     (void)hc_write_all(REPORT_FD, found.range, found.count * sizeof *found.range);
+}
+
+/* ---- pages of files ---- */
+
+/* A mapping of a file that is only read: a fork leaves out its pages, for a child can find them again. */
+static bool is_left_out(const char *rest)
+{
+    unsigned long inode = 0;
+    return rest[1] == 'r' && rest[2] == '-' && rest[4] == 'p' && sscanf(rest, " %*4s %*s %*s %lu", &inode) == 1 &&
+           inode != 0;
+}
+
+/* Nothing was written to it, by a linker for instance: what is there is what the file has. */
+static bool is_as_in_file(int map, uint64_t start, uint64_t end)
+{
+    uint64_t entry[AT_ONCE];
+    for (uint64_t at = start; at < end;) {
+        size_t want = (end - at) / PAGE < AT_ONCE ? (end - at) / PAGE : AT_ONCE;
+        ssize_t got = pread(map, entry, want * sizeof *entry, (off_t)(at / PAGE * sizeof *entry));
+        if (got < (ssize_t)sizeof *entry)
+            return false;
+        for (size_t i = 0; i < (size_t)got / sizeof *entry; i++, at += PAGE)
+            if (entry[i] & (IS_PRESENT | IS_SWAPPED) && !(entry[i] & IS_FILE))
+                return false;
+    }
+    return true;
+}
+
+/* Of what overlaps this mapping. False: nothing does. */
+static bool for_each_part(const struct warm_pages *pages, uint64_t start, uint64_t end, bool take)
+{
+    bool any = false;
+    for (size_t i = 0; i < pages->count; i++) {
+        const struct warm_range *range = &pages->range[i];
+        uint64_t from = range->start > start ? range->start : start, to = range->start + range->length;
+        to = to < end ? to : end;
+        if (range->written || from >= to)
+            continue;
+        any = true;
+        if (take)
+            (void)madvise((void *)(uintptr_t)from, to - from, POPULATE_READ);
+    }
+    return any;
+}
+
+/* A mapping in which one page is the process's own has all its pages copied to a child (vma_needs_copy in the kernel's
+ * mm/memory.c), at a fifth of the price at which the child would find them. So one page of each mapping is written over
+ * by itself, pages that programs do not need are let go, and those that they do are there. True: every page of a file
+ * that programs need comes with the fork. */
+static bool hand_down_files(const struct warm_pages *pages)
+{
+    hc_cleanup_fd int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    hc_cleanup_fd int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    FILE *list = fopen("/proc/self/maps", "re");
+    char line[512], *rest;
+    uint64_t start, end;
+    bool good = map >= 0 && memory >= 0 && list;
+    while (good && next_mapping(list, line, sizeof line, &start, &end, &rest)) {
+        if (!is_left_out(rest) || !for_each_part(pages, start, end, false) || !is_as_in_file(map, start, end))
+            continue;
+        char byte;
+        (void)madvise((void *)(uintptr_t)start, end - start, MADV_DONTNEED);
+        good = pread(memory, &byte, 1, (off_t)start) == 1 && pwrite(memory, &byte, 1, (off_t)start) == 1;
+        for_each_part(pages, start, end, true);
+    }
+    if (list)
+        fclose(list);
+    return good;
+}
+
+static void forget_read(struct warm_pages *pages)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < pages->count; i++)
+        if (pages->range[i].written)
+            pages->range[count++] = pages->range[i];
+    pages->count = count;
 }
 
 /* Memory in large pieces is copied by a fork, and given back at an exit, piece by piece and not page by page. */
@@ -226,6 +304,8 @@ bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int
         kill(pid, SIGKILL);
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             continue;
+        if (hand_down_files(pages))
+            forget_read(pages);
     }
     hc_close(ends[0]);
     return false;
