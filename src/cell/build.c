@@ -62,12 +62,24 @@ static int raise_loopback(void *plan, struct hc_err *err)
     return build->net_made ? 0 : net_raise_loopback(err);
 }
 
-/* A job may have come early: what it does in the cell it can do from here on. */
+/* A job may have come early. It is told that it can enter the namespaces, which in a cell with a root of its own is
+ * when that root is in place; and that the file system is whole. The third and last word is pid 1's. */
+static int tell_job(const struct build *build, const char *bytes, struct hc_err *err)
+{
+    int result = hc_write_all(build->built, bytes, strlen(bytes));
+    return result < 0 ? hc_fail_errno(err, HC_CLASS_OURS, -result, "telling the first job") : 0;
+}
+
+static int say_named(void *plan, struct hc_err *err)
+{
+    struct build *build = plan;
+    return build->own_root ? 0 : tell_job(build, "n", err);
+}
+
 static int say_built(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
-    int result = hc_write_all(build->built, "b", 1);
-    return result < 0 ? hc_fail_errno(err, HC_CLASS_OURS, -result, "telling the first job") : 0;
+    return tell_job(build, build->own_root ? "nb" : "b", err);
 }
 
 static int close_fds(void *plan, struct hc_err *err)
@@ -80,9 +92,10 @@ static int close_fds(void *plan, struct hc_err *err)
         if (dup2(null, fd) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "redirecting fd %d", fd);
     /* WITNESS_DOOR_FD and so on */
-    int *keep[] = {&build->report, &build->init, &build->witness.door, &build->witness.bell, &build->witness.book};
-    int result = child_keep_fds(3, keep, 5, err);
-    for (int i = 2; i < 5 && result == 0; i++)
+    int *keep[] = {&build->report,       &build->init,         &build->witness.door,
+                   &build->witness.bell, &build->witness.book, &build->built};
+    int result = child_keep_fds(3, keep, 6, err);
+    for (int i = 2; i < 6 && result == 0; i++)
         if (*keep[i] >= 0 && fcntl(*keep[i], F_SETFD, 0) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "keeping an fd");
     return result;
@@ -114,6 +127,7 @@ static int exec_init(void *plan, struct hc_err *err)
 static const struct child_step steps[] = {
     {"joining the control group", join_group},
     {"naming the cell", own_names},
+    {"saying so", say_named},
     {"raising the loopback", raise_loopback},
     {"mounting /proc", mounts_proc_early},
     {"waiting for the id maps", wait_for_maps},

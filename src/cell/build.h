@@ -14,7 +14,7 @@ struct build {
     struct witness witness; /* its ends for pid 1 */
     int go;                 /* end of the warden's pipe: one byte once the maps are written */
     int report;
-    int built; /* a byte in it when the file system is there */
+    int built; /* a byte in it when the namespaces are there, one when the file system is, and one of pid 1's */
     int init;
     uid_t uid;     /* of init, in the cell */
     bool own_root; /* it needs a root that differs from the warden's: see image.h */

@@ -35,8 +35,8 @@ struct cell {
     pid_t pid;           /* of init, as the warden sees it */
     int pidfd;
     int report; /* the builder's pipe: end of file when the cell is ready, a struct hc_err when it is not to be */
-    int built;  /* while it is being built, for a job that comes early: a byte in it says that the file system is there
-                 */
+    int built;  /* while it is being built, for a job that comes early: a byte in it when it may enter the namespaces,
+                 * one when the file system is there, and one when pid 1 is */
 };
 
 void cell_init(struct cell *cell);
@@ -69,7 +69,7 @@ struct cell_job {
     int door;                 /* becomes fd 3 (warm.h); or -1 */
     bool shared;              /* its cell has other jobs, with which it may have to do */
     uint64_t witness;         /* its number in the cell's book; 0: it has no filter that reports */
-    int gate;                 /* of a job whose cell is still being built: it runs nothing before a byte comes; or -1 */
+    int gate;                 /* of a job whose cell is still being built: a byte in it when its limits hold; or -1 */
 };
 
 /* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in

@@ -10,10 +10,11 @@
  * and can do no more than the guest could.
  *
  * The first job of a cell that nobody had ready is forked while the cell is being built, so that two processors have
- * something to do. It waits twice: before it enters, until the cell's namespaces and file system are whole (the builder
- * says so; sooner it would find the warden's control group namespace in place of the cell's); and, sealed, before it
- * opens what the client sent, until pid 1 is there and the limits are in force (the warden says so). Whoever ought to
- * say so and dies has closed its end of a pipe, and the job ends.
+ * something to do. It waits, each time for a byte: before it enters, until the cell's namespaces are there (the builder
+ * says so; sooner it would find the warden's control group namespace in place of the cell's); as the guest, before it
+ * restricts itself to files, until all of them are mounted; and, sealed, before it opens what the client sent, until
+ * the limits are in force (the warden says so) and pid 1 runs (pid 1 does). Whoever ought to say so and dies has closed
+ * its end of a pipe, and the job ends.
  *
  * The child holds a copy of the warden's memory until it execs. There is no secret in it, and nobody can look: a
  * process that changed its uid is not dumpable.
@@ -68,25 +69,40 @@ static int join_namespaces(void *plan, struct hc_err *err)
     return 0;
 }
 
-static int wait_for_byte(int *fd, const char *otherwise, struct hc_err *err)
+static int wait_for_byte(int fd, const char *otherwise, struct hc_err *err)
 {
     char byte;
-    if (*fd >= 0 && hc_read_full(*fd, &byte, 1) != 1)
+    if (fd >= 0 && hc_read_full(fd, &byte, 1) != 1)
         return hc_fail(err, HC_CLASS_OURS, EPIPE, "%s", otherwise);
-    *fd = hc_close(*fd);
     return 0;
+}
+
+static int wait_for_namespaces(void *plan, struct hc_err *err)
+{
+    struct enter *enter = plan;
+    return wait_for_byte(enter->fds->built, "the cell was not built", err);
 }
 
 static int wait_for_builder(void *plan, struct hc_err *err)
 {
     struct enter *enter = plan;
-    return wait_for_byte(&enter->fds->built, "the cell was not built", err);
+    return wait_for_byte(enter->fds->built, "the cell was not built", err);
 }
 
-static int wait_for_warden(void *plan, struct hc_err *err)
+static int wait_for_limits(void *plan, struct hc_err *err)
 {
     struct enter *enter = plan;
-    return wait_for_byte(&enter->fds->gate, "the cell did not become ready", err);
+    int result = wait_for_byte(enter->fds->gate, "its limits could not be set", err);
+    enter->fds->gate = hc_close(enter->fds->gate);
+    return result;
+}
+
+static int wait_for_init(void *plan, struct hc_err *err)
+{
+    struct enter *enter = plan;
+    int result = wait_for_byte(enter->fds->built, "pid 1 of the cell did not start", err);
+    enter->fds->built = hc_close(enter->fds->built);
+    return result;
 }
 
 /* A cell from the pool was built for an ordinary disk. Its scratch space belongs to its own user namespace, in which we
@@ -298,16 +314,18 @@ static const struct child_step steps[] = {
     {"placing fds", place_fds},
     {"setting limits", set_limits},
     {"resetting signals", reset_signals},
-    {"waiting for the cell's file system", wait_for_builder},
+    {"waiting for the cell's namespaces", wait_for_namespaces},
     {"entering the cell", join_namespaces},
-    {"sizing the scratch space", resize_scratch},
+    {"sizing the scratch space", resize_scratch}, /* this and the next: never of a job that comes early */
     {"mounting terminals", mount_terminals},
     {"becoming the guest", become_guest},
+    {"waiting for the cell's file system", wait_for_builder},
     {"sweeping the cell", sweep_cell},
     {"restricting files", restrict_files},
     {"filtering system calls", filter_calls},
     {"limiting open files", limit_files},
-    {"waiting for the cell", wait_for_warden},
+    {"waiting for its limits", wait_for_limits},
+    {"waiting for pid 1", wait_for_init},
     {"reading arguments", read_block},
     {"unpacking files", unpack_files},
 };

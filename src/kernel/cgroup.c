@@ -237,7 +237,7 @@ int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group)
 
 /* ---- figures ---- */
 
-enum figure { CPU_TIME, THROTTLED, MEMORY_PEAK, OOM_KILLS, PIDS_PEAK, PIDS_DENIED };
+enum figure { CPU_TIME, THROTTLED, MEMORY_PEAK, OOM_KILLS, PIDS_PEAK, PIDS_DENIED, PIDS_CURRENT };
 
 /* Which file of which slot; the second pair is that of version 2. */
 static const struct {
@@ -250,6 +250,7 @@ static const struct {
     [OOM_KILLS] = {{CGROUP_MEMORY, CGROUP_UNIFIED}, {"memory.oom_control", "memory.events"}},
     [PIDS_PEAK] = {{CGROUP_PIDS, CGROUP_UNIFIED}, {"pids.peak", "pids.peak"}},
     [PIDS_DENIED] = {{CGROUP_PIDS, CGROUP_UNIFIED}, {"pids.events", "pids.events"}},
+    [PIDS_CURRENT] = {{CGROUP_PIDS, CGROUP_UNIFIED}, {"pids.current", "pids.current"}},
 };
 
 static int open_figure(const struct cgroup_base *base, const struct cgroup *group, enum figure which)
@@ -339,6 +340,12 @@ void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, st
     }
     if (read_figure(base, group, PIDS_DENIED, text, sizeof text))
         stats->pids_denied = keyed(text, "max");
+}
+
+bool cgroup_has_one(const struct cgroup_base *base, const struct cgroup *group)
+{
+    char text[64];
+    return read_figure(base, group, PIDS_CURRENT, text, sizeof text) && strtoull(text, NULL, 10) <= 1;
 }
 
 int cgroup_kill(const struct cgroup *group)

@@ -34,7 +34,7 @@ struct cgroup_base {
     char remedy[256];
 };
 
-enum { CGROUP_FIGURES = 6 };
+enum { CGROUP_FIGURES = 7 };
 
 struct cgroup {
     char name[32];
@@ -110,6 +110,8 @@ int cgroup_clone_fd(const struct cgroup *group);
 int cgroup_join(const struct cgroup *group, struct hc_err *err);
 /* Whether there are more processes in it, or in the group around it, than its limit: version 1 lets anybody join. */
 bool cgroup_crowded(const struct cgroup *group);
+/* Whether the kernel counts one process in it, or none. False where nobody counts. */
+bool cgroup_has_one(const struct cgroup_base *base, const struct cgroup *group);
 /* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole
  * group by itself. -1: not needed. */
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group);

@@ -32,7 +32,7 @@ struct drive_events { /* any may be NULL */
     /* Before `ended`: what the first stage left and wrote, where that was asked for and went well. Who wants the files
      * takes the fd. */
     void (*kept)(void *data, struct snapshot *files, const struct capture *output);
-    /* Every process of the last cell is dead, and the warden has gone. */
+    /* Every process of the program is dead, and the warden goes, with what is left of the last cell. */
     void (*emptied)(void *data);
     /* It is over; the result is filled and judged but for id, isolation, language and timing. The drive is gone after.
      */

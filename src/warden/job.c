@@ -213,13 +213,25 @@ static bool start_again(struct held_job *job)
     return true;
 }
 
-/* The kernel lets pid 1 go when the whole pid namespace is empty: then the client may say that all of it is gone. */
-static void see_cell_empty(const struct held_cell *cell)
+/* Before the client may say that nothing of the program is left: pid 1 of the cell, which is ours, is alone in its
+ * group, and goes with us. Or, where others are there or nobody counts them: the kernel lets pid 1 go when the whole
+ * pid namespace is empty. */
+static void see_cell_empty(const struct held_cell *cell, bool alone)
 {
     siginfo_t info;
+    if (alone)
+        return;
     while (!cell->reaped && syscall(SYS_waitid, 3 /* P_PIDFD */, cell->cell.pidfd, &info, WEXITED, NULL) < 0 &&
            errno == EINTR)
         continue;
+}
+
+/* It was, and is gone. */
+static bool is_alone(const struct held_job *job)
+{
+    const struct held_cell *cell = job->cell;
+    return job->group == &cell->cell.group && cell->spare_count == 0 &&
+           cgroup_has_one(&cell->warden->host.cgroups, job->group);
 }
 
 static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
@@ -240,7 +252,8 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     read_report(job);
     if (start_again(job))
         return;
-    if (job->spec.final) /* what is left of the cell dies while we see what there was */
+    bool alone = job->spec.final && is_alone(job);
+    if (job->spec.final && !alone) /* what is left of the cell dies while we see what there was */
         cell_kill(&job->cell->cell);
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id};
     job_gather(job, &info, &usage, &message.facts);
@@ -263,7 +276,7 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     message.job_spec.last = last;
     message.job_spec.final = job->spec.final;
     if (job->spec.final)
-        see_cell_empty(job->cell);
+        see_cell_empty(job->cell, alone);
     tell(job, &message);
     if (job->spec.final)
         _exit(0); /* our parent hears of us when nothing is left of us and our namespaces */
@@ -485,13 +498,17 @@ void job_begin_early(struct held_job *job)
     close_fds(job);
     job->running = true;
     watch_process(job);
-    if (job_limit_group(job, &err) < 0) { /* in its cell, where it is told by its end */
+    int limited = job_limit_group(job, &err);
+    if (limited == 0)
+        limited = hc_write_all(job->gate, "g", 1); /* fails where it is gone already: its end is on its way */
+    if (limited < 0 && err.code) {                 /* in its cell, where it is told by its end */
         job->err = err;
         job_end(job, JOB_SHUTDOWN);
     }
 }
 
-/* One that came early, and whose cell is ready. Its time begins now, and what was used before is not its own. */
+/* One that came early, and whose cell is ready. Its time begins now, or began just before; what was used before is not
+ * its own. */
 static void let_go_on(struct held_job *job)
 {
     cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &job->before);
@@ -499,8 +516,6 @@ static void let_go_on(struct held_job *job)
     watch_exit(job);
     if (!watch_limits(job))
         give_up(job);
-    if (!job->err.code)
-        (void)hc_write_all(job->gate, "g", 1); /* where it is gone already, its end is on its way */
     job->gate = hc_close(job->gate);
 }
 

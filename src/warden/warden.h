@@ -115,7 +115,7 @@ struct held_job {
         struct hc_err err;
     } said; /* what has come through `report`, as far as it has */
     size_t said_length;
-    int gate; /* of one that came while its cell was being built: what lets it go on; or -1 */
+    int gate; /* of one that came while its cell was being built: where it is told that its limits hold; or -1 */
     bool running;
     bool waiting;            /* primed: it has no program yet */
     bool again;              /* it was given its program, and starts cold if it dies before it has begun */
