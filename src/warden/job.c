@@ -468,12 +468,13 @@ void job_enter_cold(struct held_job *job)
     job_entered(job);
 }
 
-/* What is started otherwise, or has a group that is not there yet, waits for its cell. */
+/* What is started otherwise, has a group that is not there yet, or changes what is mounted, waits for its cell. */
 static bool fits_early(const struct held_job *job)
 {
     const struct held_cell *cell = job->cell;
     return cell->state == HELD_BUILDING && cell->place == PLACE_CLIENT && !cell->lasting && !cell->used &&
-           !cell->warm && job->spec.kind == JOB_PROGRAM && !job->spec.sweep && !(job->spec.warm && cell->warden->warm);
+           !cell->resize && !cell->warm && job->spec.kind == JOB_PROGRAM && !job->spec.sweep &&
+           !(job->spec.warm && cell->warden->warm);
 }
 
 void job_begin_early(struct held_job *job)
