@@ -387,6 +387,7 @@ def test_top_fills_the_window_and_quits(screen):
     screen.keys("top -d 0.5", "Enter")
     screen.expect(lambda lines: any(re.match(r" *PID USER", line) for line in lines) and any(re.search(r"\btop$", line) for line in lines))
     screen.keys("q")
+    screen.expect(lambda lines: "".join(lines).rstrip().endswith("$"))  # top throws away what was typed before it has ended
     screen.keys("echo ov''er", "Enter")
     screen.expect(lambda lines: "over" in lines)
 
