@@ -53,6 +53,13 @@ static void tell_keeper(uint32_t type, const struct hc_err *err)
     hc_send_fds(SERVE_CONTROL_FD, &message, sizeof message, NULL, 0);
 }
 
+static void tell_ready(struct gateway *gateway)
+{
+    struct serve_message message = {
+        .protocol = SERVE_PROTOCOL, .type = SERVE_READY, .keys = tenants_have_keys(gateway->tenants)};
+    hc_send_fds(SERVE_CONTROL_FD, &message, sizeof message, NULL, 0);
+}
+
 static int64_t wall_clock(void)
 {
     struct timespec now;
@@ -121,7 +128,10 @@ static void say_ready(struct service *service, const struct hc_err *err)
 {
     if (service->ready)
         return;
-    tell_keeper(SERVE_READY, err);
+    if (err)
+        tell_keeper(SERVE_READY, err);
+    else
+        tell_ready(&service->gateway);
     service->ready = !err;
     service->done = err != NULL;
 }

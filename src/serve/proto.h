@@ -73,6 +73,7 @@ struct serve_message {
     uint32_t listener_tls;  /* bit n: it speaks TLS */
     uint32_t language_count;
     uint32_t silent;
+    uint32_t keys;          /* READY: who comes over the network needs one */
     char language[32];      /* USED: its name */
     int32_t workspace_host; /* which host folder is the shared /workspace; -1: none */
     struct serve_volume volume;

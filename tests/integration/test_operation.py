@@ -427,7 +427,7 @@ def test_a_certificate_without_a_key_is_refused(folder):
 
 def make_certificate(folder, name):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                    "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"], capture_output=True, check=True)
+                    "-addext", "subjectAltName=DNS:localhost", "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"], capture_output=True, check=True)
 
 
 @pytest.mark.parametrize("certificate, key, words", [
@@ -530,6 +530,40 @@ def test_a_private_instance_has_its_socket_in_its_state_folder(folder):
     assert process.returncode == 0
     assert not path.exists()
     assert sorted(entry.name for entry in (folder / "state").iterdir()) == ["audit.log", "cache", "history.db", "history.db-runs", *(["volumes"] if os.geteuid() == 0 else []), "workspace"]
+
+
+def paste(server, env=None):
+    """What the line that a server printed for pasting answers, and the lines that it printed."""
+    until(lambda: server.lines and server.lines[-1].startswith("try: "))
+    done = subprocess.run(["sh", "-c", server.lines[-1].removeprefix("try: ")], env={**os.environ, **(env or {})}, capture_output=True, text=True,
+                          timeout=30 * SLOW, check=False)
+    return done.stdout, server.lines
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_the_line_to_paste_works_where_keys_are_needed_on_all_interfaces(hold, folder, address):
+    secret = key(folder / "state", "ada")["Authorization"].removeprefix("Bearer ")
+    one = hold(Server(state=folder / "state", listen=(address,)))
+    one.wait_ready = lambda deadline: None
+    one.start()
+    answer, lines = paste(one, {"HOTCELL_KEY": secret})
+    assert '"stdout":"42\\n"' in answer, (answer, lines)
+    assert f"http://localhost:{one.port}/v1/runs" in lines[-1] and "hotcell key create" in lines[-2], lines
+    assert secret not in "".join(lines)
+    one.stop()
+
+
+def test_the_line_to_paste_works_with_a_certificate(hold, folder):
+    place = folder / "it's mine"
+    place.mkdir()
+    make_certificate(place, "one")
+    one = hold(Server(f'[server]\ntls_certificate = "{place}/one.pem"\ntls_key = "{place}/one.key"\n', listen=("127.0.0.1:0",)))
+    one.listeners = 0
+    one.wait_ready = lambda deadline: None
+    one.start()
+    answer, lines = paste(one)
+    assert '"stdout":"42\\n"' in answer and "--cacert" in lines[-1], (answer, lines)
+    one.stop()
 
 
 def test_nothing_is_left_when_a_server_has_ended(hold):
