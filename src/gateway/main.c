@@ -380,12 +380,14 @@ static bool is_loopback(int fd)
 static int listen_all(struct service *service, const struct gifts *gifts, struct hc_err *err)
 {
     struct gateway *gateway = &service->gateway;
-    bool keys = tenants_have_keys(gateway->tenants);
+    /* A server that lost its last key while it served goes on with its doors closed, also when a gateway died: that
+     * must not end it for whoever uses the socket. */
+    bool keys = service->restarts ? tenants_have_keys(gateway->tenants) : tenants_have_key_in_force(gateway->tenants);
     for (uint32_t i = 0; i < gifts->message.listener_count; i++) {
         int fd = gifts->listeners[i];
         if (!keys && !is_loopback(fd)) {
             hc_fail(err, HC_CLASS_REQUEST, EACCES,
-                    "an address that is not loopback is served only with keys, and there is none");
+                    "an address that is not loopback is served only with keys, and none is in force");
             hc_err_field(err, "server.listen");
             return hc_err_remedy(err, "make one first: hotcell key create NAME (with the same --state)");
         }

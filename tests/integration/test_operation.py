@@ -483,6 +483,21 @@ def test_a_socket_that_somebody_answers_at_is_not_taken_away(server, folder):
     assert server.get("/healthz", unix=True).status == 200
 
 
+def test_a_key_that_was_revoked_is_none_for_an_address_that_is_not_loopback(hold, folder):
+    headers = key(folder / "state", "ada")
+    one = hold(Server(state=folder / "state", listen=("0.0.0.0:0",)))
+    one.wait_ready = lambda deadline: None
+    one.start()
+    assert one.run(code="print(1)", headers=headers).status == 200
+    subprocess.run([HOTCELL, "key", "revoke", "ada", "--state", folder / "state"], check=True, capture_output=True)
+    os.kill(one.process_of("hotcell-gateway"), signal.SIGKILL)
+    said(one, "the gateway serves again")  # a server that runs does not end with its last key
+    assert one.run(code="print(1)", headers=headers).status == 401
+    one.stop()
+    done = serve("--listen", "0.0.0.0:0", "--state", folder / "state")
+    assert done.returncode == 2 and "none is in force" in done.stderr and "hotcell key create" in done.stderr, done
+
+
 def test_an_address_that_is_not_loopback_needs_a_key(hold, folder):
     done = serve("--listen", "0.0.0.0:0", "--state", folder / "state")
     assert done.returncode == 2 and "hotcell key create" in done.stderr, done
