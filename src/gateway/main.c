@@ -162,7 +162,7 @@ static void on_hello(void *data, const struct warden_message *message)
         say_ready(service, &err);
         return;
     }
-    gateway->isolation = message->isolation;
+    gateway->isolation = gateway->isolation_last = message->isolation;
     gateway->warden_silent = false;
     if (missing)
         audit_add(gateway->audit, "isolation_weak", NULL, NULL, NULL);
@@ -171,6 +171,8 @@ static void on_hello(void *data, const struct warden_message *message)
     sandboxes_attach(gateway->sandboxes, gateway->link, gateway->config->allow_weak ? 0 : ISOLATION_ALL);
     if (link_ask_held(gateway->link, on_held) < 0)
         hc_log(HC_LOG_ERROR, "the warden cannot be asked for its sandboxes");
+    if (!service->ready)
+        runs_recover(gateway->runs); /* their records say how cells are isolated here, which is known only now */
     runs_warden_up(gateway->runs);
     mcp_servers_warden_up(gateway->servers);
     catalogue_probe(gateway);
@@ -487,7 +489,6 @@ static int start(struct service *service, struct hc_err *err)
     gateway->started_time = wall_clock();
     service->restarts = gifts.message.restarts;
     audit_add(gateway->audit, service->restarts ? "gateway_died" : "server_started", NULL, NULL, NULL);
-    runs_recover(gateway->runs);
     mcp_servers_configure(gateway->servers);
     result = listen_all(service, &gifts, err);
     if (result < 0)

@@ -243,8 +243,8 @@ static void fill_result(struct run *run)
                  catalogue_version(gateway->catalogue, run->row.language));
     if (run->work->place != NULL)
         snprintf(result->sandbox, sizeof result->sandbox, "%s", run->work->place->sandbox);
-    result->isolation = gateway->isolation;
-    result->weak = (gateway->isolation & ISOLATION_ALL) != ISOLATION_ALL;
+    result->isolation = gateway->isolation_last;
+    result->weak = (result->isolation & ISOLATION_ALL) != ISOLATION_ALL;
     result->start = result_start(result);
     result->created_at = run->row.created_at;
     result->queue_us = begun - run->queued_at;
