@@ -112,8 +112,10 @@ static void each_run(struct runs *runs, void (*visit)(struct run *run))
 
 static void end_for_stop(struct run *run)
 {
-    if (run->drive != NULL)
-        run_cancel(run, "the server stopped");
+    if (run->drive == NULL || run->cancelled)
+        return;
+    run->stopped = true;
+    run_cancel(run, "the server stopped");
 }
 
 static void on_tick(struct hc_loop *loop, void *data)

@@ -523,7 +523,9 @@ def test_a_run_that_outlives_the_drain_is_ended_and_recorded(start_server, tmp_p
     wait_until(lambda: one.get(f"/v1/runs/{run}").json["status"] == "running")
     one.stop()
     one.start()
-    assert ended(one, run)["status"] == "killed"
+    result = ended(one, run)
+    assert result["status"] == "killed"
+    assert result["diagnosis"]["message"] == "killed: the server stopped" and result["diagnosis"]["error_type"] == "shutdown", result["diagnosis"]
 
 
 def test_the_death_of_the_gateway_loses_no_record(start_server):
