@@ -379,6 +379,25 @@ static bool is_loopback(int fd)
     return address.ss_family == AF_UNIX;
 }
 
+/* As its owner wrote it, or would have. */
+static const char *address_of(int fd, char *text, size_t size)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof address;
+    char host[INET6_ADDRSTRLEN] = "?";
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    const struct sockaddr_in *four = (const struct sockaddr_in *)&address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address;
+    if (address.ss_family == AF_INET6) {
+        inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof host);
+        snprintf(text, size, "[%s]:%u", host, ntohs(six->sin6_port));
+    } else {
+        inet_ntop(AF_INET, &four->sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%u", host, ntohs(four->sin_port));
+    }
+    return text;
+}
+
 static int listen_all(struct service *service, const struct gifts *gifts, struct hc_err *err)
 {
     struct gateway *gateway = &service->gateway;
@@ -388,9 +407,12 @@ static int listen_all(struct service *service, const struct gifts *gifts, struct
     for (uint32_t i = 0; i < gifts->message.listener_count; i++) {
         int fd = gifts->listeners[i];
         if (!keys && !is_loopback(fd)) {
+            char address[64];
+            const char *source = gifts->message.listener_source[i];
             hc_fail(err, HC_CLASS_REQUEST, EACCES,
-                    "an address that is not loopback is served only with keys, and none is in force");
-            hc_err_field(err, "server.listen");
+                    "%s (%s) is not loopback: such an address is served only with keys, and none is in force",
+                    address_of(fd, address, sizeof address), source);
+            hc_err_field(err, "%s", source);
             return hc_err_remedy(err, "make one first: hotcell key create NAME (with the same --state)");
         }
         bool local = gifts->message.listener_unix & 1u << i;

@@ -459,6 +459,26 @@ def test_a_bad_address_on_the_command_line_is_named(folder):
     assert done.returncode == 2 and '"everywhere"' in done.stderr and "127.0.0.1:7600" in done.stderr
 
 
+@pytest.mark.parametrize("words, env, said", [
+    (["--listen", "everywhere"], {}, ["--listen: ", '"everywhere"', "localhost"]),
+    (["--listen", "192.0.2.1:0"], {}, ["--listen: ", "192.0.2.1:0", "ip address"]),
+    (["--listen", "127.0.0.1:0"], {"SANDBOX_PORT": "many"}, ["SANDBOX_PORT: ", '"127.0.0.1:many"']),
+    (["--listen", "127.0.0.1:0"], {"SANDBOX_PORT": "0", "SANDBOX_HOST": "0.0.0.0"}, ["(SANDBOX_HOST and SANDBOX_PORT)", "0.0.0.0:", "hotcell key create"]),
+    (["--listen", "0.0.0.0:0"], {}, ["(--listen)", "0.0.0.0:", "hotcell key create"]),
+    (["--listen", "127.0.0.1:{port}", "--listen", "127.0.0.1:{port}"], {}, ["--listen: ", "127.0.0.1:{port}", "already", "leave one of them out"]),
+    (["--listen", "127.0.0.1:{port}"], {"SANDBOX_PORT": "{port}"}, ["SANDBOX_PORT: ", "by --listen", "execute_listen"]),
+])
+def test_an_address_that_cannot_be_is_named_with_who_named_it(folder, words, env, said):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    done = serve(*(word.replace("{port}", port) for word in words), "--state", folder / "state",
+                 env={name: value.replace("{port}", port) for name, value in env.items()})
+    assert done.returncode in (2, 125) and done.stdout == "", done
+    assert "another program" not in done.stderr and "server.listen:" not in done.stderr, done.stderr
+    for text in said:
+        assert text.replace("{port}", port) in done.stderr, done.stderr
+
+
 def test_a_port_that_is_taken_is_answered_with_what_to_do(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
