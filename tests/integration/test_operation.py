@@ -628,7 +628,7 @@ def test_the_manual_for_operators_has_every_key_with_its_default(hotcell):
     assert len(keys) > 20
     for key in keys:
         default, summary = re.search(rf"^{re.escape(key)} +(.*?)  +default +(.*)$", shown, re.M).groups()
-        row = f"| `{key}` | {'none' if default == '-' else f'`{default}`'} | {summary} |"
+        row = f"| `{key}` | {'empty' if default == '-' else f'`{default}`'} | {summary} |"
         assert row in text, f"docs/SERVER.md should have: {row}"
 
 
