@@ -43,8 +43,10 @@ const struct verb verb_languages = {
     .name = "languages",
     .summary = "list the languages, their versions, and what to install",
     .synopsis = "languages [--json] [--names] [OPTION…]",
-    .details = "A language is a TOML file. One that is not installed is listed with the package that brings it. START "
-               "is warm where an interpreter waits for the program, and cold where it is started by it.",
+    .details =
+        "A language is a TOML file. One that is not installed is listed with the package that brings it. START "
+        "is warm where a child of an interpreter that waits becomes the program, primed where an interpreter waits "
+        "in a cell of its own for one program, and cold where it is started by it.",
     .options = (const struct option[]){OPTION_ROW_JSON("as a JSON list"),
                                        {OPTION_NAMES, 0, "names", NULL, false, NULL, "the names alone, one on a line"},
                                        OPTION_ROW_CONFIG,

@@ -41,6 +41,7 @@ struct gateway {
     struct mcp_servers *servers; /* mcp_servers.h; NULL in tests */
     struct budget results;       /* what they may take of memory */
     uint32_t isolation;          /* ISOLATION_* layers that hold, by the warden's greeting; 0 until then */
+    uint32_t isolation_last;     /* the same, and what it was while there is no warden: for what ends then */
     struct pool_facts pool;      /* as the warden told last; all 0 while there is none */
     int workspace_host;          /* which of the warden's host folders is the shared /workspace of /execute; -1: none */
     uint64_t started_at;         /* CLOCK_MONOTONIC µs */

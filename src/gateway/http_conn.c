@@ -241,14 +241,33 @@ static void on_end(struct http_connection *connection)
         exchange->request.on_body_end(&exchange->request);
 }
 
+/* With the limit that was passed, and the setting that has it: who runs the server can raise it. A body may have a
+ * limit of its own (a file of a sandbox). */
+static const char *why_too_large(const struct http_connection *connection, char *text, size_t size)
+{
+    const struct http_parser *parser = &connection->exchange->parser;
+    const struct http_limits *limits = &connection->server->limits;
+    if (parser->status == 413 && parser->body_bytes < SIZE_MAX)
+        snprintf(text, size, "%s: it takes %zu bytes%s", parser->why, parser->body_bytes,
+                 parser->body_bytes == limits->body_bytes ? " (server.body_bytes)" : " here");
+    else if (parser->status == 431 && parser->names >= parser->header_count)
+        snprintf(text, size, "%s: this server takes %zu (server.header_count)", parser->why, parser->header_count);
+    else if (parser->status == 431)
+        snprintf(text, size, "%s: this server takes %zu bytes (server.header_bytes)", parser->why,
+                 parser->header_bytes);
+    else
+        return parser->why;
+    return text;
+}
+
 /* A body that cannot be read. Half a reply cannot be taken back: then the connection is all there is to end. */
 static void on_nonsense(struct http_connection *connection)
 {
-    const struct http_parser *parser = &connection->exchange->parser;
+    char why[160];
     if (connection->state == HTTP_STREAMING)
         connection->state = HTTP_BROKEN;
     else
-        http_refuse(connection, parser->status, parser->why);
+        http_refuse(connection, connection->exchange->parser.status, why_too_large(connection, why, sizeof why));
 }
 
 static void keep_ahead(struct http_connection *connection, const char *data, size_t length)

@@ -137,10 +137,14 @@ static void settle(struct http_inside *inside)
 
 static void refuse_body(struct http_inside *inside)
 {
-    static const char why[] = "{\"detail\":\"the body is larger than this server takes\",\"code\":\"too_large\"}";
+    char why[160];
+    int length = snprintf(why, sizeof why,
+                          "{\"detail\":\"the body is larger than this server takes: it takes %llu bytes here\","
+                          "\"code\":\"too_large\"}",
+                          (unsigned long long)inside->most);
     if (inside->request.on_gone != NULL)
         inside->request.on_gone(&inside->request);
-    http_inside_reply(inside, 413, "application/problem+json", why, sizeof why - 1);
+    http_inside_reply(inside, 413, "application/problem+json", why, (size_t)length);
 }
 
 static void give_body(struct http_inside *inside)

@@ -53,6 +53,13 @@ static void tell_keeper(uint32_t type, const struct hc_err *err)
     hc_send_fds(SERVE_CONTROL_FD, &message, sizeof message, NULL, 0);
 }
 
+static void tell_ready(struct gateway *gateway)
+{
+    struct serve_message message = {
+        .protocol = SERVE_PROTOCOL, .type = SERVE_READY, .keys = tenants_have_keys(gateway->tenants)};
+    hc_send_fds(SERVE_CONTROL_FD, &message, sizeof message, NULL, 0);
+}
+
 static int64_t wall_clock(void)
 {
     struct timespec now;
@@ -121,7 +128,10 @@ static void say_ready(struct service *service, const struct hc_err *err)
 {
     if (service->ready)
         return;
-    tell_keeper(SERVE_READY, err);
+    if (err)
+        tell_keeper(SERVE_READY, err);
+    else
+        tell_ready(&service->gateway);
     service->ready = !err;
     service->done = err != NULL;
 }
@@ -152,7 +162,7 @@ static void on_hello(void *data, const struct warden_message *message)
         say_ready(service, &err);
         return;
     }
-    gateway->isolation = message->isolation;
+    gateway->isolation = gateway->isolation_last = message->isolation;
     gateway->warden_silent = false;
     if (missing)
         audit_add(gateway->audit, "isolation_weak", NULL, NULL, NULL);
@@ -161,6 +171,8 @@ static void on_hello(void *data, const struct warden_message *message)
     sandboxes_attach(gateway->sandboxes, gateway->link, gateway->config->allow_weak ? 0 : ISOLATION_ALL);
     if (link_ask_held(gateway->link, on_held) < 0)
         hc_log(HC_LOG_ERROR, "the warden cannot be asked for its sandboxes");
+    if (!service->ready)
+        runs_recover(gateway->runs); /* their records say how cells are isolated here, which is known only now */
     runs_warden_up(gateway->runs);
     mcp_servers_warden_up(gateway->servers);
     catalogue_probe(gateway);
@@ -367,16 +379,40 @@ static bool is_loopback(int fd)
     return address.ss_family == AF_UNIX;
 }
 
+/* As its owner wrote it, or would have. */
+static const char *address_of(int fd, char *text, size_t size)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof address;
+    char host[INET6_ADDRSTRLEN] = "?";
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    const struct sockaddr_in *four = (const struct sockaddr_in *)&address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address;
+    if (address.ss_family == AF_INET6) {
+        inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof host);
+        snprintf(text, size, "[%s]:%u", host, ntohs(six->sin6_port));
+    } else {
+        inet_ntop(AF_INET, &four->sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%u", host, ntohs(four->sin_port));
+    }
+    return text;
+}
+
 static int listen_all(struct service *service, const struct gifts *gifts, struct hc_err *err)
 {
     struct gateway *gateway = &service->gateway;
-    bool keys = tenants_have_keys(gateway->tenants);
+    /* A server that lost its last key while it served goes on with its doors closed, also when a gateway died: that
+     * must not end it for whoever uses the socket. */
+    bool keys = service->restarts ? tenants_have_keys(gateway->tenants) : tenants_have_key_in_force(gateway->tenants);
     for (uint32_t i = 0; i < gifts->message.listener_count; i++) {
         int fd = gifts->listeners[i];
         if (!keys && !is_loopback(fd)) {
+            char address[64];
+            const char *source = gifts->message.listener_source[i];
             hc_fail(err, HC_CLASS_REQUEST, EACCES,
-                    "an address that is not loopback is served only with keys, and there is none");
-            hc_err_field(err, "server.listen");
+                    "%s (%s) is not loopback: such an address is served only with keys, and none is in force",
+                    address_of(fd, address, sizeof address), source);
+            hc_err_field(err, "%s", source);
             return hc_err_remedy(err, "make one first: hotcell key create NAME (with the same --state)");
         }
         bool local = gifts->message.listener_unix & 1u << i;
@@ -475,7 +511,6 @@ static int start(struct service *service, struct hc_err *err)
     gateway->started_time = wall_clock();
     service->restarts = gifts.message.restarts;
     audit_add(gateway->audit, service->restarts ? "gateway_died" : "server_started", NULL, NULL, NULL);
-    runs_recover(gateway->runs);
     mcp_servers_configure(gateway->servers);
     result = listen_all(service, &gifts, err);
     if (result < 0)

@@ -61,6 +61,19 @@ static bool is_status(const char *word)
     return false;
 }
 
+static const char *list_statuses(char *text, size_t size)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; store_statuses[i] != NULL && length < size; i++)
+        length += (size_t)snprintf(text + length, size - length, "%s%s",
+                                   i == 0                          ? ""
+                                   : store_statuses[i + 1] == NULL ? " and "
+                                                                   : ", ",
+                                   store_statuses[i]);
+    return text;
+}
+
 /* "run_" and letters and digits. */
 static bool is_id(const char *text)
 {
@@ -93,7 +106,9 @@ static int read_list_query(const struct http_request *request, struct list_query
     if (query->limit[0] != '\0' && hc_parse_count(query->limit, 1, LIST_LIMIT, limit, err) < 0)
         return hc_err_field(err, "limit");
     if (query->status[0] != '\0' && !is_status(query->status)) {
-        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "there is no status \"%s\"", query->status);
+        char statuses[160];
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "there is no status \"%s\"; there are %s", query->status,
+                list_statuses(statuses, sizeof statuses));
         return hc_err_field(err, "status");
     }
     if (query->before[0] != '\0' && !is_id(query->before)) {

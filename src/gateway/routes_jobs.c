@@ -168,12 +168,13 @@ static void on_waiting_gone(struct http_request *request)
 /* A number in the query; false: it has replied. */
 static bool query_number(struct http_request *request, const char *name, double most, double *value)
 {
-    char text[32], *end = text, detail[128];
+    char text[32], *end = text, detail[160];
     int found = http_query_value(request, name, text, sizeof text);
     *value = found > 0 ? strtod(text, &end) : 0;
     if (found == 0 || (found > 0 && end != text && *end == '\0' && *value >= 0 && *value <= most))
         return true;
-    snprintf(detail, sizeof detail, "%s must be a number from 0 to %.0f", name, most);
+    snprintf(detail, sizeof detail, "%s must be a number from 0 to %.0f%s%s%s", name, most,
+             found > 0 ? "; found \"" : ", given once", found > 0 ? text : "", found > 0 ? "\"" : "");
     reply_problem(request, 400, "invalid_request", detail);
     return false;
 }

@@ -374,7 +374,9 @@ static int read_wait(struct gateway *gateway, struct http_request *request, uint
     struct hc_err err = {0};
     double seconds = 0;
     if (given < 0 || (given > 0 && hc_parse_decimal(text, 0, 1e6, &seconds, &err) < 0)) {
-        reply_problem(request, 400, "invalid_request", "wait is a number of seconds, such as wait=30");
+        snprintf(detail, sizeof detail, "wait is a number of seconds, such as wait=30%s%s%s",
+                 given > 0 ? "; found \"" : ", given once", given > 0 ? text : "", given > 0 ? "\"" : "");
+        reply_problem(request, 400, "invalid_request", detail);
         return -EINVAL;
     }
     *wait = (uint64_t)(seconds * 1e6);

@@ -60,6 +60,7 @@ struct run {
     bool placed;           /* it is in a sandbox, and takes no turn of others */
     bool counted;          /* by the tenant's quota */
     bool cancelled;        /* its `ended` has to come */
+    bool stopped;          /* by the end of the server */
     bool reserved;         /* a slot is free for it when it has arrived */
     bool unsaved;          /* over, and not on disk: tried again */
     bool starved;          /* there was no memory for its result */

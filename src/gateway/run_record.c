@@ -231,6 +231,17 @@ static void audit_blocked_calls(const struct run *run)
 
 /* ---- the record ---- */
 
+/* The warden knows only that it was told to end it. */
+static void name_who_stopped(struct result *result)
+{
+    for (size_t i = 0; i < result->stage_count; i++)
+        if (result->stages[i].facts.end == JOB_CANCELLED)
+            result->stages[i].facts.end = JOB_SHUTDOWN;
+    for (size_t i = 0; i < result->test_count; i++)
+        if (result->tests[i].job.facts.end == JOB_CANCELLED)
+            result->tests[i].job.facts.end = JOB_SHUTDOWN;
+}
+
 static void fill_result(struct run *run)
 {
     const struct gateway *gateway = run->runs->gateway;
@@ -243,8 +254,10 @@ static void fill_result(struct run *run)
                  catalogue_version(gateway->catalogue, run->row.language));
     if (run->work->place != NULL)
         snprintf(result->sandbox, sizeof result->sandbox, "%s", run->work->place->sandbox);
-    result->isolation = gateway->isolation;
-    result->weak = (gateway->isolation & ISOLATION_ALL) != ISOLATION_ALL;
+    result->isolation = gateway->isolation_last;
+    result->weak = (result->isolation & ISOLATION_ALL) != ISOLATION_ALL;
+    if (run->stopped)
+        name_who_stopped(result);
     result->start = result_start(result);
     result->created_at = run->row.created_at;
     result->queue_us = begun - run->queued_at;

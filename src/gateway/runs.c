@@ -13,6 +13,7 @@
  * What always holds: a run that was accepted gets a record; `ended` is told once, from the loop, after the record is on
  * disk or could not be written; what waits, what runs and what is remembered are all bounded.
  */
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "gateway/run_internal.h"
@@ -449,8 +450,13 @@ static int admit(struct run *run, const struct run_options *options, struct hc_e
         run->reserved = arrives && !run->placed;
         runs->reserved += run->reserved;
     }
-    run->row.request = options->keep_going ? options->request_text : NULL;
-    run->row.request_length = options->keep_going ? options->request_length : 0;
+    /* One that somebody waits for is not begun again; what its record needs of it is kept. */
+    const char *metadata = run->work->request->metadata;
+    hc_cleanup_free char *kept = NULL;
+    if (!options->keep_going && metadata != NULL && asprintf(&kept, "{\"metadata\":%s}", metadata) < 0)
+        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    run->row.request = options->keep_going ? options->request_text : kept;
+    run->row.request_length = options->keep_going ? options->request_length : kept != NULL ? strlen(kept) : 0;
     int result = store_run_insert(store, &run->row, on_inserted, run);
     run->row.request = NULL;
     run->row.request_length = 0;

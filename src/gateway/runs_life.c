@@ -112,8 +112,10 @@ static void each_run(struct runs *runs, void (*visit)(struct run *run))
 
 static void end_for_stop(struct run *run)
 {
-    if (run->drive != NULL)
-        run_cancel(run, "the server stopped");
+    if (run->drive == NULL || run->cancelled)
+        return;
+    run->stopped = true;
+    run_cancel(run, "the server stopped");
 }
 
 static void on_tick(struct hc_loop *loop, void *data)
@@ -267,6 +269,14 @@ static int go_on(struct run *run, const struct run_row *row, struct hc_err *err)
     return runs_prepare(run, request, &options, err);
 }
 
+/* Its record has the metadata of what was asked, as all have; the rest of a request is not told. */
+static void remember_metadata(struct run *run, const struct run_row *row)
+{
+    if (run->work->request != NULL || row->request == NULL || (run->work->request = request_new()) == NULL)
+        return;
+    request_from_json(run->work->request, row->request, row->request_length, NULL); /* as far as it can be read */
+}
+
 static int recover_row(void *data, const struct run_row *row)
 {
     struct runs *runs = data;
@@ -296,6 +306,7 @@ static int recover_row(void *data, const struct run_row *row)
         runs_line_up(run);
         return 0;
     }
+    remember_metadata(run, row);
     run->state = RUN_QUEUED;
     runs_over_unrun(run, RUN_INTERNAL, &err);
     return 0;

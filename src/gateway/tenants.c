@@ -123,6 +123,15 @@ bool tenants_have_keys(struct tenants *tenants)
     return tenants->key_count > 0;
 }
 
+bool tenants_have_key_in_force(struct tenants *tenants)
+{
+    refresh(tenants);
+    for (size_t i = 0; i < tenants->key_count; i++)
+        if (tenants->keys[i].revoked_at == 0)
+            return true;
+    return false;
+}
+
 static const struct key_row *key_of(const struct tenants *tenants, const char *name)
 {
     for (size_t i = 0; i < tenants->key_count; i++)

@@ -12,6 +12,8 @@ int tenants_new(struct gateway *gateway, struct tenants **out, struct hc_err *er
 void tenants_free(struct tenants *tenants);
 /* Whether a key was ever made here. When all of them are revoked, keys are still needed: revoking closes doors. */
 bool tenants_have_keys(struct tenants *tenants);
+/* Whether one of them opens a door. */
+bool tenants_have_key_in_force(struct tenants *tenants);
 /* By the Authorization header (Bearer) or X-API-Key. 0 and a filled caller; -EACCES: no key, a wrong or a revoked one.
  */
 int tenants_identify(struct tenants *tenants, const struct http_request *request, struct caller *caller);

@@ -167,7 +167,7 @@ static void diagnose_killed(const struct run_stage *stage, struct diagnosis *d)
     bool shutdown = stage->facts.end == JOB_SHUTDOWN;
 
     claim(d, "signal", shutdown ? "shutdown" : "cancelled", -1);
-    SAY(d, shutdown ? "killed: hotcell is shutting down" : "killed: the run was cancelled");
+    SAY(d, shutdown ? "killed: the server stopped" : "killed: the run was cancelled");
     diagnosis_evidence(d, "signal", stage->signal);
 }
 

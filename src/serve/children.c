@@ -7,6 +7,7 @@
 #include "kernel/sys.h"
 #include "serve/internal.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -161,6 +162,7 @@ static int send_setup(struct keeper_server *server, struct hc_err *err)
     for (size_t i = 0; i < server->listeners.count; i++) {
         fds[count++] = server->listeners.item[i].fd;
         message.listener_unix |= (uint32_t)server->listeners.item[i].is_unix << i;
+        snprintf(message.listener_source[i], sizeof message.listener_source[i], "%s", server->listeners.item[i].source);
         message.listener_tls |= (uint32_t)server->listeners.item[i].is_tls << i;
     }
     message.listener_count = (uint32_t)server->listeners.count;

@@ -12,6 +12,7 @@
 struct listener {
     int fd;
     bool is_unix, is_tls, loopback, activated; /* activated: it came from systemd, and is not ours to remove */
+    const char *source;                        /* what named it: "--listen", "server.listen", … */
     char address[256];                         /* "http://127.0.0.1:7600", "unix:/run/hotcell/hotcell.sock" */
     char path[4096];                           /* of a unix socket that we made */
 };

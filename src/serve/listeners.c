@@ -29,8 +29,10 @@ struct endpoint {
 
 static int bad_address(const char *text, struct hc_err *err)
 {
-    return hc_fail(err, HC_CLASS_REQUEST, EINVAL,
-                   "expected an address and a port such as 127.0.0.1:7600 or [::1]:7600, found \"%.100s\"", text);
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL,
+            "expected an address and a port such as 127.0.0.1:7600 or [::1]:7600, found \"%.100s\"", text);
+    return hc_err_remedy(err, "numbers, for no name but localhost is looked up; port 0 is one that is free, and "
+                              "0.0.0.0 and [::] are all interfaces");
 }
 
 /* Numbers only, and localhost: a name that needs a resolver may change under a server that runs for a year. */
@@ -71,7 +73,7 @@ static struct listener *add(struct listeners *listeners, struct hc_err *err)
         return NULL;
     }
     struct listener *listener = &listeners->item[listeners->count++];
-    *listener = (struct listener){.fd = -1};
+    *listener = (struct listener){.fd = -1, .source = ""};
     return listener;
 }
 
@@ -104,9 +106,42 @@ static int name_listener(struct listener *listener, struct hc_err *err)
     return 0;
 }
 
-static int fail_listen(const char *text, bool older, int code, struct hc_err *err)
+static uint16_t port_of(const struct sockaddr_storage *address)
+{
+    return ntohs(address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port
+                                               : ((const struct sockaddr_in6 *)address)->sin6_port);
+}
+
+static bool is_any(const struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_addr.s_addr == INADDR_ANY
+                                         : IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+/* Which of those that are open already is where this one wants to be. The last one is its own; NULL: none. */
+static const struct listener *same_address(const struct listeners *listeners, const struct endpoint *wanted)
+{
+    for (size_t i = 0; i + 1 < listeners->count; i++) {
+        struct sockaddr_storage has = {0};
+        socklen_t length = sizeof has;
+        if (getsockname(listeners->item[i].fd, (struct sockaddr *)&has, &length) == 0 &&
+            has.ss_family == wanted->address.ss_family && port_of(&has) == port_of(&wanted->address) &&
+            (is_any(&has) || is_any(&wanted->address) || memcmp(&has, &wanted->address, length) == 0))
+            return &listeners->item[i];
+    }
+    return NULL;
+}
+
+static int fail_listen(const char *text, const struct listener *same, bool older, int code, struct hc_err *err)
 {
     const char *port = strrchr(text, ':') + 1;
+    if (code == EADDRINUSE && same) {
+        hc_fail(err, HC_CLASS_REQUEST, code, "%s is listened on already, by %s (%s)", text, same->source,
+                same->address);
+        return hc_err_remedy(err, older ? "name another port for POST /execute with SANDBOX_PORT=PORT, or do without "
+                                          "it: execute_listen = \"\" in [server]"
+                                        : "leave one of them out");
+    }
     hc_fail_errno(err, HC_CLASS_HOST, code, "listening on %s", text);
     if (code == EADDRINUSE && older)
         hc_err_remedy(
@@ -117,13 +152,18 @@ static int fail_listen(const char *text, bool older, int code, struct hc_err *er
     else if (code == EADDRINUSE)
         hc_err_remedy(err,
                       "another program has it (ss -ltnp 'sport = :%s' names it): stop that one, or choose another port "
-                      "with --listen 127.0.0.1:PORT",
+                      "with --listen 127.0.0.1:PORT or server.listen",
                       port);
+    else if (code == EADDRNOTAVAIL)
+        hc_err_remedy(err, "this machine has no such address: ip address lists those that it has");
+    else if (code == EACCES)
+        hc_err_remedy(err, "a port below 1024 is root's: choose another one");
     return -code;
 }
 
 /* older: where older clients look for POST /execute. */
-static int open_address(struct listeners *listeners, const char *text, bool older, bool tls, struct hc_err *err)
+static int open_address(struct listeners *listeners, const char *text, const char *source, bool older, bool tls,
+                        struct hc_err *err)
 {
     struct endpoint endpoint;
     int result = parse_address(text, &endpoint, err);
@@ -132,13 +172,14 @@ static int open_address(struct listeners *listeners, const char *text, bool olde
         return result < 0 ? result : -E2BIG;
     int on = 1;
     listener->is_tls = tls;
+    listener->source = source;
     listener->fd = socket(endpoint.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener->fd < 0 || setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
         (endpoint.address.ss_family == AF_INET6 &&
          setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) < 0) ||
         bind(listener->fd, (struct sockaddr *)&endpoint.address, endpoint.length) < 0 ||
         listen(listener->fd, BACKLOG) < 0)
-        return fail_listen(text, older, errno, err);
+        return fail_listen(text, same_address(listeners, &endpoint), older, errno, err);
     return name_listener(listener, err);
 }
 
@@ -178,6 +219,7 @@ static int open_unix(struct listeners *listeners, const char *path, struct hc_er
     if (bound < 0 || listen(listener->fd, BACKLOG) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, bound < 0 ? code : errno, "listening on %s", path);
     listener->is_unix = true;
+    listener->source = "server.socket";
     snprintf(listener->path, sizeof listener->path, "%s", path);
     return name_listener(listener, err);
 }
@@ -190,6 +232,7 @@ static int take_activated(struct listeners *listeners, int count, bool tls, stru
             return -E2BIG;
         listener->fd = 3 + i;
         listener->activated = true;
+        listener->source = "a socket of systemd";
         listener->is_tls = tls;
         fcntl(listener->fd, F_SETFD, FD_CLOEXEC);
         int result = name_listener(listener, err);
@@ -199,9 +242,12 @@ static int take_activated(struct listeners *listeners, int count, bool tls, stru
     return 0;
 }
 
-/* What the address came from, for whoever wrote it. */
+/* What the address came from, for whoever wrote it. A key of the configuration is named with its line, by config_blame.
+ */
 static int name_source(int result, const char *source, struct hc_err *err)
 {
+    if (result < 0 && !strchr(source, '.'))
+        hc_err_context(err, "%s", source);
     if (result < 0)
         hc_err_field(err, "%s", source);
     return result;
@@ -210,7 +256,11 @@ static int name_source(int result, const char *source, struct hc_err *err)
 static const char *execute_source(void)
 {
     const char *host = getenv("SANDBOX_HOST"), *port = getenv("SANDBOX_PORT");
-    return port && port[0] ? "SANDBOX_PORT" : host && host[0] ? "SANDBOX_HOST" : "server.execute_listen";
+    bool has_host = host && host[0], has_port = port && port[0];
+    return has_host && has_port ? "SANDBOX_HOST and SANDBOX_PORT"
+           : has_port           ? "SANDBOX_PORT"
+           : has_host           ? "SANDBOX_HOST"
+                                : "server.execute_listen";
 }
 
 /* The older clients' port: SANDBOX_HOST and SANDBOX_PORT name it when they are set. "": none. */
@@ -224,7 +274,7 @@ static void execute_address(const struct config *config, bool private_instance, 
     else if (private_instance)
         text[0] = '\0';
     else if (host)
-        snprintf(text, size, "%s:6000", host);
+        snprintf(text, size, strchr(host, ':') ? "[%s]:6000" : "%s:6000", host);
     else
         snprintf(text, size, "%s", config->server.execute_listen);
 }
@@ -239,14 +289,14 @@ int listeners_open(struct listeners *listeners, const struct config *config, con
         return take_activated(listeners, activated, tls, err);
     int result = 0;
     for (size_t i = 0; i < options->listen_count && result == 0; i++)
-        result = name_source(open_address(listeners, options->listen[i], false, tls, err), "--listen", err);
+        result = name_source(open_address(listeners, options->listen[i], "--listen", false, tls, err), "--listen", err);
     for (size_t i = 0; i < config->server.listen.count && options->listen_count == 0 && result == 0; i++)
-        result =
-            name_source(open_address(listeners, config->server.listen.item[i], false, tls, err), "server.listen", err);
+        result = name_source(open_address(listeners, config->server.listen.item[i], "server.listen", false, tls, err),
+                             "server.listen", err);
     char execute[128];
     execute_address(config, options->listen_count > 0, execute, sizeof execute);
     if (result == 0 && execute[0])
-        result = name_source(open_address(listeners, execute, true, tls, err), execute_source(), err);
+        result = name_source(open_address(listeners, execute, execute_source(), true, tls, err), execute_source(), err);
     if (result == 0 && socket_path[0])
         result = open_unix(listeners, socket_path, err);
     if (result == 0 && listeners->count == 0)

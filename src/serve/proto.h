@@ -9,7 +9,13 @@
 #include "run/volume.h"
 #include <stdint.h>
 
-enum { SERVE_PROTOCOL = 1, SERVE_CONTROL_FD = 3, SERVE_MAX_LISTENERS = 16, SERVE_MAX_LANGUAGES = 8 };
+enum {
+    SERVE_PROTOCOL = 1,
+    SERVE_CONTROL_FD = 3,
+    SERVE_MAX_LISTENERS = 16,
+    SERVE_MAX_LANGUAGES = 8,
+    SERVE_SOURCE_SIZE = 32
+};
 
 /* `hotcell-gateway SERVE_CHECK_TLS`: says on stdout what is wrong with a certificate and a key, and exits with 1; 0
  * when they are fine. They are these fds. */
@@ -69,10 +75,12 @@ struct serve_message {
     uint32_t tls;
     uint32_t restarts; /* how many gateways there were before this one */
     uint32_t listener_count;
-    uint32_t listener_unix; /* bit n: listener n is a unix socket */
-    uint32_t listener_tls;  /* bit n: it speaks TLS */
+    uint32_t listener_unix;                                       /* bit n: listener n is a unix socket */
+    uint32_t listener_tls;                                        /* bit n: it speaks TLS */
+    char listener_source[SERVE_MAX_LISTENERS][SERVE_SOURCE_SIZE]; /* who named it: "--listen", "SANDBOX_HOST", … */
     uint32_t language_count;
     uint32_t silent;
+    uint32_t keys;          /* READY: who comes over the network needs one */
     char language[32];      /* USED: its name */
     int32_t workspace_host; /* which host folder is the shared /workspace; -1: none */
     struct serve_volume volume;

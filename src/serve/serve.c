@@ -60,20 +60,69 @@ static int load_config(const struct serve_options *options, struct config **out,
 
 /* ---- what it says ---- */
 
-static void say_where(const struct keeper_server *server)
+/* As one word of a shell. */
+static void print_word(const char *word)
 {
-    const char *first = NULL, *socket = NULL;
+    putchar('\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*word);
+    putchar('\'');
+}
+
+/* Where a client on this machine finds it. An address of all interfaces is nobody's name, and a certificate is made for
+ * a name. */
+static void print_url(const struct listener *listener)
+{
+    static const char *const unnamed[] = {"://0.0.0.0:", "://[::]:", "://127.0.0.1:"};
+    const char *scheme_end = strstr(listener->address, "://"), *port = strrchr(listener->address, ':');
+    bool local = false;
+    for (size_t i = 0; i < (listener->is_tls ? 3 : 2); i++)
+        local = local || strncmp(scheme_end, unnamed[i], strlen(unnamed[i])) == 0;
+    if (local)
+        printf("%.*s://localhost%s", (int)(scheme_end - listener->address), listener->address, port);
+    else
+        printf("%s", listener->address);
+}
+
+/* A line to paste. */
+static void say_how(const struct keeper_server *server, const struct listener *listener, bool keys)
+{
+    keys = keys && !listener->is_unix; /* the socket is the operator's */
+    if (keys)
+        printf("HOTCELL_KEY in the next line is a key that hotcell key create printed\n");
+    printf("try: curl -s ");
+    if (listener->is_unix) {
+        printf("--unix-socket ");
+        print_word(listener->address + strlen("unix:"));
+        printf(" http://localhost");
+    } else {
+        if (listener->is_tls) {
+            printf("--cacert ");
+            print_word(server->config->server.tls_certificate);
+            putchar(' ');
+        }
+        print_url(listener);
+    }
+    printf("/v1/runs%s -H 'Content-Type: application/json' -d '{\"code\":\"print(42)\"}'\n",
+           keys ? " -H \"Authorization: Bearer $HOTCELL_KEY\"" : "");
+}
+
+static void say_where(const struct keeper_server *server, bool keys)
+{
+    const struct listener *first = NULL, *socket = NULL;
     for (size_t i = 0; i < server->listeners.count; i++) {
         const struct listener *listener = &server->listeners.item[i];
         printf("listening on %s\n", listener->address);
         if (!first && !listener->is_unix)
-            first = listener->address;
+            first = listener;
         if (!socket && listener->is_unix)
-            socket = listener->address + strlen("unix:");
+            socket = listener;
     }
     if (first || socket)
-        printf("try: curl -s %s%s%s/v1/runs -H 'Content-Type: application/json' -d '{\"code\":\"print(42)\"}'\n",
-               first ? "" : "--unix-socket ", first ? "" : socket, first ? first : " http://localhost");
+        say_how(server, first ? first : socket, keys);
     fflush(stdout);
 }
 
@@ -99,7 +148,7 @@ static void on_control(struct hc_loop *loop, int fd, uint32_t events, void *data
         server->failure = message.err;
     } else if (message.type == SERVE_READY && !server->ready) {
         server->ready = true;
-        say_where(server);
+        say_where(server, message.keys);
         notify("READY=1\nSTATUS=serving");
     } else if (message.type == SERVE_READY) {
         hc_log(HC_LOG_INFO, "the gateway serves again");

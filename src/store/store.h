@@ -65,7 +65,7 @@ struct run_row {
     uint64_t wall_us, cpu_us, queue_us, memory_peak;
     bool keep_going;     /* async */
     const char *shape;   /* JSON: what was asked, without contents: language, sizes, names of files, limits, … */
-    const char *request; /* the request whole, while it has not ended and keep_going; else NULL */
+    const char *request; /* while it has not ended: the request, whole if keep_going, else its metadata; or NULL */
     size_t request_length;
     const char *result; /* JSON text; NULL until it has ended */
     size_t result_length;

@@ -119,11 +119,24 @@ def test_what_is_wrong_decides_the_status(start_server):
                 ({}, 400, "invalid_request", "nothing to run"),
                 ({"command": ["/bin/true"], "mounts": [{"host": "/etc", "path": "/x"}]}, 403, "forbidden", "mount"),
                 ({"command": ["/bin/true"], "mounts": [{"host": "/there/is/none", "path": "/x"}]}, 403, "forbidden", "mount"),
-                ({"code": "x" * 5000}, 413, "too_large", "")):
+                ({"code": "x" * 5000}, 413, "too_large", "4096 bytes (server.body_bytes)")):
             answer = contract.check("POST", "/v1/runs", server.run(**fields))
             assert (answer.status, answer.json["code"]) == (status, code), answer
             assert words in answer.json["detail"], answer
         assert [one["available"] for one in server.get("/v1/languages").json if one["name"] == "lolcode"] == [False]
+
+
+def test_a_value_that_is_not_good_is_named_with_those_that_are(start_server):
+    server = start_server("[server]\nheader_bytes = 4096\nheader_count = 20\n")
+    run = server.run(code="1").json["id"]
+    for path, headers, status, words in (
+            (f"/v1/runs/{run}?wait=abc", {}, 400, ['"abc"', "seconds"]),
+            ("/v1/runs?status=foo", {}, 400, ['"foo"', "queued, running, completed", "killed and internal"]),
+            ("/v1/runs", {"X-Long": "x" * 5000}, 431, ["4096 bytes (server.header_bytes)"]),
+            ("/v1/runs", {f"X-{n}": "1" for n in range(30)}, 431, ["20 (server.header_count)"])):
+        answer = server.get(path, headers=headers)
+        assert answer.status == status, answer
+        assert all(word in answer.json["detail"] for word in words), answer
 
 
 # ---- routes ----

@@ -427,7 +427,7 @@ def test_a_certificate_without_a_key_is_refused(folder):
 
 def make_certificate(folder, name):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                    "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"], capture_output=True, check=True)
+                    "-addext", "subjectAltName=DNS:localhost", "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"], capture_output=True, check=True)
 
 
 @pytest.mark.parametrize("certificate, key, words", [
@@ -459,6 +459,26 @@ def test_a_bad_address_on_the_command_line_is_named(folder):
     assert done.returncode == 2 and '"everywhere"' in done.stderr and "127.0.0.1:7600" in done.stderr
 
 
+@pytest.mark.parametrize("words, env, said", [
+    (["--listen", "everywhere"], {}, ["--listen: ", '"everywhere"', "localhost"]),
+    (["--listen", "192.0.2.1:0"], {}, ["--listen: ", "192.0.2.1:0", "ip address"]),
+    (["--listen", "127.0.0.1:0"], {"SANDBOX_PORT": "many"}, ["SANDBOX_PORT: ", '"127.0.0.1:many"']),
+    (["--listen", "127.0.0.1:0"], {"SANDBOX_PORT": "0", "SANDBOX_HOST": "0.0.0.0"}, ["(SANDBOX_HOST and SANDBOX_PORT)", "0.0.0.0:", "hotcell key create"]),
+    (["--listen", "0.0.0.0:0"], {}, ["(--listen)", "0.0.0.0:", "hotcell key create"]),
+    (["--listen", "127.0.0.1:{port}", "--listen", "127.0.0.1:{port}"], {}, ["--listen: ", "127.0.0.1:{port}", "already", "leave one of them out"]),
+    (["--listen", "127.0.0.1:{port}"], {"SANDBOX_PORT": "{port}"}, ["SANDBOX_PORT: ", "by --listen", "execute_listen"]),
+])
+def test_an_address_that_cannot_be_is_named_with_who_named_it(folder, words, env, said):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    done = serve(*(word.replace("{port}", port) for word in words), "--state", folder / "state",
+                 env={name: value.replace("{port}", port) for name, value in env.items()})
+    assert done.returncode in (2, 125) and done.stdout == "", done
+    assert "another program" not in done.stderr and "server.listen:" not in done.stderr, done.stderr
+    for text in said:
+        assert text.replace("{port}", port) in done.stderr, done.stderr
+
+
 def test_a_port_that_is_taken_is_answered_with_what_to_do(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -481,6 +501,21 @@ def test_a_socket_that_somebody_answers_at_is_not_taken_away(server, folder):
     done = serve("--listen", "127.0.0.1:0", "--state", folder / "state", "--config", folder / "config.toml")
     assert done.returncode == 125 and "another server answers at" in done.stderr
     assert server.get("/healthz", unix=True).status == 200
+
+
+def test_a_key_that_was_revoked_is_none_for_an_address_that_is_not_loopback(hold, folder):
+    headers = key(folder / "state", "ada")
+    one = hold(Server(state=folder / "state", listen=("0.0.0.0:0",)))
+    one.wait_ready = lambda deadline: None
+    one.start()
+    assert one.run(code="print(1)", headers=headers).status == 200
+    subprocess.run([HOTCELL, "key", "revoke", "ada", "--state", folder / "state"], check=True, capture_output=True)
+    os.kill(one.process_of("hotcell-gateway"), signal.SIGKILL)
+    said(one, "the gateway serves again")  # a server that runs does not end with its last key
+    assert one.run(code="print(1)", headers=headers).status == 401
+    one.stop()
+    done = serve("--listen", "0.0.0.0:0", "--state", folder / "state")
+    assert done.returncode == 2 and "none is in force" in done.stderr and "hotcell key create" in done.stderr, done
 
 
 def test_an_address_that_is_not_loopback_needs_a_key(hold, folder):
@@ -532,6 +567,40 @@ def test_a_private_instance_has_its_socket_in_its_state_folder(folder):
     assert sorted(entry.name for entry in (folder / "state").iterdir()) == ["audit.log", "cache", "history.db", "history.db-runs", *(["volumes"] if os.geteuid() == 0 else []), "workspace"]
 
 
+def paste(server, env=None):
+    """What the line that a server printed for pasting answers, and the lines that it printed."""
+    until(lambda: server.lines and server.lines[-1].startswith("try: "))
+    done = subprocess.run(["sh", "-c", server.lines[-1].removeprefix("try: ")], env={**os.environ, **(env or {})}, capture_output=True, text=True,
+                          timeout=30 * SLOW, check=False)
+    return done.stdout, server.lines
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_the_line_to_paste_works_where_keys_are_needed_on_all_interfaces(hold, folder, address):
+    secret = key(folder / "state", "ada")["Authorization"].removeprefix("Bearer ")
+    one = hold(Server(state=folder / "state", listen=(address,)))
+    one.wait_ready = lambda deadline: None
+    one.start()
+    answer, lines = paste(one, {"HOTCELL_KEY": secret})
+    assert '"stdout":"42\\n"' in answer, (answer, lines)
+    assert f"http://localhost:{one.port}/v1/runs" in lines[-1] and "hotcell key create" in lines[-2], lines
+    assert secret not in "".join(lines)
+    one.stop()
+
+
+def test_the_line_to_paste_works_with_a_certificate(hold, folder):
+    place = folder / "it's mine"
+    place.mkdir()
+    make_certificate(place, "one")
+    one = hold(Server(f'[server]\ntls_certificate = "{place}/one.pem"\ntls_key = "{place}/one.key"\n', listen=("127.0.0.1:0",)))
+    one.listeners = 0
+    one.wait_ready = lambda deadline: None
+    one.start()
+    answer, lines = paste(one)
+    assert '"stdout":"42\\n"' in answer and "--cacert" in lines[-1], (answer, lines)
+    one.stop()
+
+
 def test_nothing_is_left_when_a_server_has_ended(hold):
     mounts = pathlib.Path("/proc/self/mountinfo").read_text()
     one = hold(Server()).start()
@@ -559,7 +628,7 @@ def test_the_manual_for_operators_has_every_key_with_its_default(hotcell):
     assert len(keys) > 20
     for key in keys:
         default, summary = re.search(rf"^{re.escape(key)} +(.*?)  +default +(.*)$", shown, re.M).groups()
-        row = f"| `{key}` | {'none' if default == '-' else f'`{default}`'} | {summary} |"
+        row = f"| `{key}` | {'empty' if default == '-' else f'`{default}`'} | {summary} |"
         assert row in text, f"docs/SERVER.md should have: {row}"
 
 

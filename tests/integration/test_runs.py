@@ -523,7 +523,9 @@ def test_a_run_that_outlives_the_drain_is_ended_and_recorded(start_server, tmp_p
     wait_until(lambda: one.get(f"/v1/runs/{run}").json["status"] == "running")
     one.stop()
     one.start()
-    assert ended(one, run)["status"] == "killed"
+    result = ended(one, run)
+    assert result["status"] == "killed"
+    assert result["diagnosis"]["message"] == "killed: the server stopped" and result["diagnosis"]["error_type"] == "shutdown", result["diagnosis"]
 
 
 def test_the_death_of_the_gateway_loses_no_record(start_server):
@@ -537,6 +539,28 @@ def test_the_death_of_the_gateway_loses_no_record(start_server):
     result = ended(one, running)
     assert result["status"] == "internal" and "stopped" in result["diagnosis"]["message"]
     assert ended(one, queued)["stdout"] == "went on\n"
+
+
+def test_what_the_death_of_the_gateway_or_the_warden_ended_keeps_its_metadata_and_its_isolation(start_server):
+    one = start_server()
+    other = one.run(code="print(1)").json["isolation"]
+
+    def both():
+        kept = submit(one, code="import time; time.sleep(60)", metadata={"who": "async"})
+        Behind(one.run, code="import time; time.sleep(60)", metadata={"who": "waits"})
+        wait_until(lambda: sum(run["status"] == "running" for run in one.get("/v1/runs").json["runs"]) == 2)
+        waits = next(run["id"] for run in one.get("/v1/runs").json["runs"] if run["status"] == "running" and run["id"] != kept)
+        return kept, waits
+
+    for name in ("hotcell-gateway", "hotcell-warden"):
+        kept, waits = both()
+        kill_process(one.process_of(name))
+        wait_until(lambda: answers(one))
+        for run, who in ((kept, "async"), (waits, "waits")):
+            result = ended(one, run)
+            assert result["status"] == "internal" and result["metadata"] == {"who": who}, result
+            assert result["isolation"] == other, result
+        wait_until(lambda: one.get("/readyz").status == 200)
 
 
 def test_the_death_of_the_warden_ends_what_runs_and_the_rest_goes_on(start_server):
