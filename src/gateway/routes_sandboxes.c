@@ -465,6 +465,11 @@ static void on_changed(void *data, const struct sandbox *sandbox, const char *ev
         hc_log(HC_LOG_ERROR, "audit: %s was not written: %s", event, strerror(-result));
 }
 
+static bool is_stopping(void *data)
+{
+    return ((const struct gateway *)data)->draining;
+}
+
 static void on_calls(void *data, const struct sandbox *sandbox, const char *job, const struct reported *calls)
 {
     const struct gateway *gateway = data;
@@ -473,7 +478,8 @@ static void on_calls(void *data, const struct sandbox *sandbox, const char *job,
 
 int gateway_sandboxes_new(struct gateway *gateway, struct hc_err *err)
 {
-    struct sandboxes_events events = {.data = gateway, .changed = on_changed, .calls = on_calls};
+    struct sandboxes_events events = {
+        .data = gateway, .changed = on_changed, .stopping = is_stopping, .calls = on_calls};
     volumes_for_sandboxes(&events);
     gateway->sandboxes = sandboxes_new(gateway->loop, &events);
     if (gateway->sandboxes == NULL)

@@ -139,6 +139,8 @@ struct sandboxes_events {
     void *data;
     /* event: sandbox_created, _paused, _resumed, _failed, _recovered, _deleted, _expired. why may be NULL. */
     void (*changed)(void *data, const struct sandbox *sandbox, const char *event, const char *why);
+    /* Asked at the end: the server stops, and all of them with it. Otherwise the next gateway takes them over. */
+    bool (*stopping)(void *data);
     /* Calls that were refused and are reported (kernel/reported.h). job: the id of what made them, or NULL. */
     void (*calls)(void *data, const struct sandbox *sandbox, const char *job, const struct reported *calls);
     /* Opens a volume of the tenant's for a cell that is about to be made: sandbox_volume_opened is called, once, from
