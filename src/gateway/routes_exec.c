@@ -290,6 +290,10 @@ void handle_sandbox_exec(struct gateway *gateway, struct http_request *request, 
         reply_problem(request, 400, "invalid_request", "detach must be true or false");
         return;
     }
+    if (name != NULL && sandbox_check_name("name", name, &err) < 0) {
+        reply_error(request, &err);
+        return;
+    }
     if (session != NULL) {
         handle_session_call(gateway, request, sandbox, body, session);
         return;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BODY_DEPTH = 32 };
+enum { BODY_DEPTH = 32, NAME_LONGEST = 64 };
 #define DISK_TIME (5 * 1000000ULL)
 
 /* ---- what the route files share ---- */
@@ -94,6 +94,20 @@ const char *sandbox_text(struct http_request *request, const json_t *body, const
     reply_error(request, &err);
     *bad = true;
     return NULL;
+}
+
+int sandbox_check_name(const char *field, const char *name, struct hc_err *err)
+{
+    size_t length = strlen(name);
+    bool good = length >= 1 && length <= NAME_LONGEST && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    for (size_t i = 0; i < length; i++)
+        good = good && name[i] != '/' && (unsigned char)name[i] >= 0x20 && name[i] != 0x7f;
+    if (good)
+        return 0;
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s cannot be \"%.80s\"", field, name);
+    hc_err_field(err, "%s", field);
+    return hc_err_remedy(err, "give 1 to %d bytes without \"/\" and control characters, and not \".\" or \"..\"",
+                         NAME_LONGEST);
 }
 
 void sandbox_reply(struct http_request *request, int status, json_t *object)

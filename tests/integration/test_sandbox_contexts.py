@@ -227,7 +227,7 @@ def test_a_client_that_hangs_up_interrupts_and_the_variables_stay(server, shared
 
 
 def test_wrong_requests_are_named(shared, python):
-    for fields, field in (({"language": "klingon"}, "language"), ({"language": "c"}, "language"), ({"env": 1}, "env"), ({"env": {"A": 1}}, "env.A"), ({"cwd": 1}, "cwd"), ({"lang": "x"}, "lang")):
+    for fields, field in (({"language": "klingon"}, "language"), ({"language": "c"}, "language"), ({"env": 1}, "env"), ({"env": {"A": 1}}, "env.A"), ({"cwd": 1}, "cwd"), ({"cwd": "/nowhere"}, "cwd"), ({"lang": "x"}, "lang")):
         answer = shared.ask("POST", "/contexts", fields)
         assert answer.status == 400 and answer.json["field"] == field, (fields, answer)
     for fields, field in (({}, "code"), ({"code": 1}, "code"), ({"code": "1", "timeout": "x"}, "timeout"), ({"code": "1", "stdin": 5}, "stdin"), ({"code": "1", "more": 5}, "more")):
