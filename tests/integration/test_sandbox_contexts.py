@@ -199,6 +199,9 @@ def test_a_context_that_exits_or_dies_says_so(shared):
     context = shared.context("python")
     answer = run(shared, context, "import os; print('before', flush=True); os._exit(3)")
     assert (answer["stdout"], answer["exit_code"], answer["context_state"]) == ("before\n", 3, "ended"), answer
+    assert answer["error"]["message"] == "python exited with 3" and "new context" in answer["error"]["remedy"], answer
+    answer = run(shared, shared.context(), "import ctypes; ctypes.string_at(0)")
+    assert (answer["signal"], answer["error"]["message"]) == (11, "python was ended by signal 11 (SIGSEGV)"), answer
     context = shared.context("python")
     answer = run(shared, context, "import os; os.kill(os.getpid(), 9)")
     assert (answer["signal"], answer["exit_code"], answer["context_state"]) == (9, 137, "ended"), answer
