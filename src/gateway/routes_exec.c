@@ -18,7 +18,6 @@
 
 static const char *const FIELDS[] = {"command", "code",   "language",   "args", "stdin",   "env",      "cwd", "timeout",
                                      "output",  "detach", "stdin_open", "name", "session", "metadata", NULL};
-#define CLEAN_TIME (10 * 1000000ULL)
 
 /* ---- what it is to be ---- */
 
@@ -126,28 +125,9 @@ struct exec {
     char *rubbish; /* what is to be removed afterwards, or NULL */
 };
 
-static void nothing(void *data, const json_t *head, const struct hc_err *err)
-{
-    (void)data, (void)head, (void)err;
-}
-
-static void clean(struct sandbox *sandbox, const char *path)
-{
-    struct words words = {0};
-    struct hc_err err = {0};
-    struct errand_events events = {.head = nothing};
-    struct errand *errand;
-    if (path == NULL || words_add(&words, "delete") < 0 || errand_word(&words, "path", path) < 0 ||
-        errand_word(&words, "recursive", "true") < 0)
-        return;
-    errand_start(sandbox, &words, -1, -1, CLEAN_TIME, &events, &errand,
-                 &err); /* of a box that is gone nothing is left */
-    words_release(&words);
-}
-
 static void exec_free(struct exec *exec)
 {
-    clean(exec->sandbox, exec->rubbish);
+    errand_remove(exec->sandbox, exec->rubbish);
     sandbox_release(exec->sandbox);
     free(exec->rubbish);
     free(exec);
