@@ -93,11 +93,23 @@ static int set_apart(struct request *asked, struct hc_err *err)
     return asked->apart != NULL ? 0 : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
 }
 
+static bool is_empty(const json_t *value)
+{
+    return value == NULL || json_is_null(value);
+}
+
 /* NULL: err. */
 static struct request *read_exec(struct gateway *gateway, const struct sandbox *sandbox, const json_t *body,
                                  const char *cwd, struct hc_err *err)
 {
     struct request *asked = request_new();
+    if (is_empty(json_object_get(body, "command")) && is_empty(json_object_get(body, "code"))) {
+        request_free(asked);
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "there is nothing to run");
+        hc_err_field(err, "code");
+        hc_err_remedy(err, "give one of code and command");
+        return NULL;
+    }
     int result = asked != NULL ? read_shared(asked, body, err) : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (result == 0)
         result = run_unwrap(gateway, asked, err);

@@ -168,12 +168,13 @@ static void on_waiting_gone(struct http_request *request)
 /* A number in the query; false: it has replied. */
 static bool query_number(struct http_request *request, const char *name, double most, double *value)
 {
-    char text[32], *end = text, detail[128];
+    char text[32] = "", *end = text, detail[160];
     int found = http_query_value(request, name, text, sizeof text);
     *value = found > 0 ? strtod(text, &end) : 0;
     if (found == 0 || (found > 0 && end != text && *end == '\0' && *value >= 0 && *value <= most))
         return true;
-    snprintf(detail, sizeof detail, "%s must be a number from 0 to %.0f", name, most);
+    snprintf(detail, sizeof detail, "%s must be a number from 0 to %.0f, and cannot be \"%s\"", name, most,
+             found > 0 ? text : "");
     reply_problem(request, 400, "invalid_request", detail);
     return false;
 }
@@ -241,7 +242,10 @@ void handle_job_signal(struct gateway *gateway, struct http_request *request, co
                                          : -1;
     if (number < 1 || number > 64) {
         struct hc_err err = {0};
-        hc_fail(&err, HC_CLASS_REQUEST, EINVAL, "signal must be the name or the number of a signal, such as \"TERM\"");
+        hc_cleanup_free char *given = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+        hc_fail(&err, HC_CLASS_REQUEST, EINVAL,
+                "signal must be the name or the number of a signal, such as \"TERM\", and cannot be %.80s",
+                given != NULL ? given : "left out");
         hc_err_field(&err, "signal");
         reply_error(request, &err);
         return;

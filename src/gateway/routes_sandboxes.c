@@ -75,6 +75,11 @@ bool sandbox_body_knows(struct http_request *request, const json_t *body, const 
         struct hc_err err = {0};
         hc_fail(&err, HC_CLASS_REQUEST, EINVAL, "unknown field \"%.64s\"", key);
         hc_err_field(&err, "%.60s", key);
+        char list[160] = "";
+        size_t length = 0;
+        for (i = 0; known[i] != NULL && length < sizeof list; i++)
+            length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "", known[i]);
+        hc_err_remedy(&err, "this takes %s", list);
         reply_error(request, &err);
         return false;
     }
@@ -255,6 +260,15 @@ struct sandbox *sandbox_for_work(struct gateway *gateway, struct http_request *r
 
 /* ---- looking ---- */
 
+/* "creating" as well, though none of those is shown: it is a word of the documents. */
+static bool is_state(const char *word)
+{
+    for (enum sandbox_state state = SANDBOX_CREATING; state <= SANDBOX_STOPPING; state++)
+        if (strcmp(sandbox_state_word(state), word) == 0)
+            return true;
+    return false;
+}
+
 void handle_sandbox_list(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     (void)match;
@@ -264,6 +278,11 @@ void handle_sandbox_list(struct gateway *gateway, struct http_request *request, 
     if (http_query_unknown(request, known, name, sizeof name) != NULL ||
         http_query_value(request, "state", state, sizeof state) < 0) {
         snprintf(detail, sizeof detail, "the one parameter of this list is state, once");
+        reply_problem(request, 400, "invalid_request", detail);
+        return;
+    }
+    if (state[0] != '\0' && !is_state(state)) {
+        snprintf(detail, sizeof detail, "state cannot be \"%s\"; it is running, paused, failed or stopping", state);
         reply_problem(request, 400, "invalid_request", detail);
         return;
     }

@@ -222,7 +222,17 @@ def test_wrong_fields_are_named(server, box):
         answer = box.ask("POST", "/exec", fields)
         assert answer.status == 400 and field in answer.json["detail"] + answer.json.get("field", ""), (fields, answer)
     answer = box.ask("POST", "/exec", {})
-    assert answer.status == 400, answer
+    assert answer.status == 400 and answer.json["remedy"] == "give one of code and command", answer
+    assert "stdin_open" in box.ask("POST", "/exec", {"command": "true", "comand": 1}).json["remedy"]
+    for path, body, word in (("/jobs/{job}/signal", {"signal": "NOPE"}, "NOPE"), ("/jobs/{job}?wait=abc", None, '"abc"')):
+        answer = box.ask("POST" if body else "GET", path, body, job=box.detach("true"))
+        assert answer.status == 400 and word in answer.json["detail"], answer
+    answer = server.get(ROOT + "?state=foo")
+    assert answer.status == 400 and '"foo"' in answer.json["detail"], answer
+    answer = server.post(ROOT, {"idle_timeout": 1e12})
+    assert answer.status == 400 and "31622400" in answer.json["detail"], answer
+    answer = server.get(f"{ROOT}/{box.id}/ports/nine/")
+    assert answer.status == 400 and '"nine"' in answer.json["detail"], answer
     answer = server.post(f"{ROOT}/{box.id}/exec", "{}", headers={"Content-Type": "text/plain"})
     assert answer.status == 415
     assert box.ask("POST", "/exec", b'[1]', headers={"Content-Type": "application/json"}).status == 400
