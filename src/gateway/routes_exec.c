@@ -103,10 +103,11 @@ static struct request *read_exec(struct gateway *gateway, const struct sandbox *
                                  const char *cwd, struct hc_err *err)
 {
     struct request *asked = request_new();
-    if (is_empty(json_object_get(body, "command")) && is_empty(json_object_get(body, "code"))) {
+    bool command = !is_empty(json_object_get(body, "command")), code = !is_empty(json_object_get(body, "code"));
+    if (command == code) { /* in a run's words there would be an entry as well */
         request_free(asked);
-        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "there is nothing to run");
-        hc_err_field(err, "code");
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, command ? "command excludes code" : "there is nothing to run");
+        hc_err_field(err, command ? "command" : "code");
         hc_err_remedy(err, "give one of code and command");
         return NULL;
     }

@@ -221,8 +221,9 @@ def test_wrong_fields_are_named(server, box):
                           *(({"command": "true", "session": name}, "session") for name in ("", "a/b", ".", "x" * 65))):
         answer = box.ask("POST", "/exec", fields)
         assert answer.status == 400 and field in answer.json["detail"] + answer.json.get("field", ""), (fields, answer)
-    answer = box.ask("POST", "/exec", {})
-    assert answer.status == 400 and answer.json["remedy"] == "give one of code and command", answer
+    for both in ({}, {"code": "1", "command": "true"}):
+        answer = box.ask("POST", "/exec", both)
+        assert answer.status == 400 and answer.json["remedy"] == "give one of code and command", answer
     assert "stdin_open" in box.ask("POST", "/exec", {"command": "true", "comand": 1}).json["remedy"]
     for path, body, word in (("/jobs/{job}/signal", {"signal": "NOPE"}, "NOPE"), ("/jobs/{job}?wait=abc", None, '"abc"')):
         answer = box.ask("POST" if body else "GET", path, body, job=box.detach("true"))
