@@ -265,3 +265,19 @@ void cell_kill(const struct cell *cell)
         hc_pidfd_signal(cell->pidfd, SIGKILL);
     cgroup_kill(&cell->group);
 }
+
+/* The pidfd tells only when the pid namespace is empty (pid_namespaces(7)), and that may take a while: before it the
+ * kernel's flags of the process do (the ninth field of /proc/PID/stat, PF_EXITING). */
+bool cell_is_ending(const struct cell *cell)
+{
+    char path[32], text[512];
+    unsigned flags = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)cell->pid);
+    hc_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t count = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (count <= 0)
+        return false;
+    text[count] = '\0';
+    const char *rest = strrchr(text, ')'); /* after its name, which is any text */
+    return rest && sscanf(rest, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & 0x4 /* PF_EXITING */);
+}

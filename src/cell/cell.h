@@ -46,6 +46,9 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
                const int *trees, unsigned slot, const char *name, struct cell *cell, struct hc_err *err);
 /* End every process in it at once. What they hold is freed by the kernel as they go. */
 void cell_kill(const struct cell *cell);
+/* Its pid 1 is on its way out, or gone and not reaped yet: nothing can be started in it any more, and what is in it is
+ * being killed by the kernel. */
+bool cell_is_ending(const struct cell *cell);
 
 enum cell_job_kind {
     CELL_JOB_PROGRAM,

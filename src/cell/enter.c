@@ -248,9 +248,14 @@ static int unpack_files(void *plan, struct hc_err *err)
 {
     struct enter *enter = plan;
     const char *folder = enter->entry->from_root ? "/" : enter->entry->spec.work_dir;
-    int result = entry_unpack(enter->fds->files, folder, enter->words->cwd, err);
+    int result = entry_unpack(enter->fds->files, folder, err);
     enter->fds->files = hc_close(enter->fds->files);
     return result;
+}
+
+static int enter_cwd(void *plan, struct hc_err *err)
+{
+    return entry_chdir(((struct enter *)plan)->words->cwd, err);
 }
 
 /* ---- exec, as a shell would find it ---- */
@@ -328,6 +333,7 @@ static const struct child_step steps[] = {
     {"waiting for pid 1", wait_for_init},
     {"reading arguments", read_block},
     {"unpacking files", unpack_files},
+    {"entering the working directory", enter_cwd},
 };
 
 void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words)

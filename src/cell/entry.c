@@ -62,20 +62,22 @@ int entry_read_block(int block, struct entry_words *words, struct hc_err *err)
     return 0;
 }
 
-int entry_unpack(int files, const char *folder, const char *cwd, struct hc_err *err)
+int entry_unpack(int files, const char *folder, struct hc_err *err)
 {
     if (chdir(folder) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "entering the working directory");
-    if (files >= 0) {
-        int result = archive_unpack(files, err);
-        if (result < 0)
-            return result;
-    }
-    if (chdir(cwd) < 0) {
-        hc_fail_errno(err, HC_CLASS_REQUEST, errno, "entering %s", cwd);
-        return hc_err_field(err, "cwd");
-    }
-    return 0;
+    return files >= 0 ? archive_unpack(files, err) : 0;
+}
+
+/* Whatever the errno, it is a value that does not hold: ENOENT would be a program that is not there. */
+int entry_chdir(const char *cwd, struct hc_err *err)
+{
+    if (chdir(cwd) == 0)
+        return 0;
+    hc_fail_errno(err, HC_CLASS_REQUEST, errno, "cwd \"%.200s\"", cwd);
+    err->code = EINVAL;
+    hc_err_field(err, "cwd");
+    return hc_err_remedy(err, "make that folder first, or leave cwd out");
 }
 
 void entry_make(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,

@@ -52,7 +52,8 @@ void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_w
 /* The words of a block, in memory that stays. */
 int entry_read_block(int block, struct entry_words *words, struct hc_err *err);
 /* Unpacks `files` (or not: -1) and goes to the working directory that the block names. */
-int entry_unpack(int files, const char *folder, const char *cwd, struct hc_err *err);
+int entry_unpack(int files, const char *folder, struct hc_err *err);
+int entry_chdir(const char *cwd, struct hc_err *err);
 /* Becomes the program that the words name, found as a shell would. Returns only when it cannot. */
 int entry_exec(const struct entry_words *words, struct hc_err *err);
 int entry_reset_signals(struct hc_err *err);

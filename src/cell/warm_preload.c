@@ -227,8 +227,9 @@ static int receive_program(const struct warm_program *program, const int *fds, s
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "placing fd %d", i);
     int result = entry_read_block(fds[4], &words, err);
     if (result == 0)
-        result = entry_unpack(program->has_files ? fds[5] : -1, program->from_root ? "/" : program->work_dir, words.cwd,
-                              err);
+        result = entry_unpack(program->has_files ? fds[5] : -1, program->from_root ? "/" : program->work_dir, err);
+    if (result == 0)
+        result = entry_chdir(words.cwd, err);
     if (result < 0)
         return result;
     own_environment();

@@ -20,6 +20,8 @@ static void stop_carrying(struct file_visit *visit)
 static void visit_free(struct file_visit *visit)
 {
     stop_carrying(visit);
+    if (visit->waits)
+        sandbox_unawait(visit->sandbox, &visit->waiter);
     if (visit->errand != NULL)
         errand_drop(visit->errand, HC_TAKE_FD(visit->fd));
     hc_close(visit->fd);
@@ -55,10 +57,37 @@ static void refuse(struct file_visit *visit, const struct hc_err *err)
         reply_error(request, &why);
 }
 
+/* The cell was dying, and is gone: the request is asked again, of the sandbox that failed or is made anew. */
+static void on_cell_over(struct sandbox_waiter *waiter)
+{
+    struct file_visit *visit = (struct file_visit *)waiter;
+    struct gateway *gateway = visit->gateway;
+    visit->waits = false;
+    struct http_request *request = file_visit_done(visit);
+    request->data = NULL;
+    gateway_handle(gateway, request);
+}
+
+/* A body that came in is with the helper that died, in part: it cannot be asked again, except by its sender. */
+static void await_end(struct file_visit *visit)
+{
+    if (visit->body == FILE_BODY_IN) {
+        reply_busy(file_visit_done(visit), 503, "overloaded", 1, "pid 1 of the sandbox died: send the request again");
+        return;
+    }
+    visit->waits = true;
+    visit->waiter.over = on_cell_over;
+    sandbox_await(visit->sandbox, &visit->waiter);
+}
+
 static void on_head(void *data, const json_t *head, const struct hc_err *err)
 {
     struct file_visit *visit = data;
     struct hc_err why = {0};
+    if (head == NULL && err->code == SANDBOX_LOST && visit->sandbox->box != NULL) {
+        await_end(visit);
+        return;
+    }
     if (head == NULL) {
         refuse(visit, err);
         return;

@@ -13,6 +13,8 @@
 enum file_body { FILE_NO_BODY, FILE_BODY_IN, FILE_BODY_OUT };
 
 struct file_visit {
+    struct sandbox_waiter waiter; /* first */
+    bool waits;
     struct gateway *gateway;
     struct http_request *request;
     struct sandbox *sandbox;

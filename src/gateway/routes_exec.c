@@ -18,7 +18,6 @@
 
 static const char *const FIELDS[] = {"command", "code",   "language",   "args", "stdin",   "env",      "cwd", "timeout",
                                      "output",  "detach", "stdin_open", "name", "session", "metadata", NULL};
-#define CLEAN_TIME (10 * 1000000ULL)
 
 /* ---- what it is to be ---- */
 
@@ -94,11 +93,24 @@ static int set_apart(struct request *asked, struct hc_err *err)
     return asked->apart != NULL ? 0 : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
 }
 
+static bool is_empty(const json_t *value)
+{
+    return value == NULL || json_is_null(value);
+}
+
 /* NULL: err. */
 static struct request *read_exec(struct gateway *gateway, const struct sandbox *sandbox, const json_t *body,
                                  const char *cwd, struct hc_err *err)
 {
     struct request *asked = request_new();
+    bool command = !is_empty(json_object_get(body, "command")), code = !is_empty(json_object_get(body, "code"));
+    if (command == code) { /* in a run's words there would be an entry as well */
+        request_free(asked);
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, command ? "command excludes code" : "there is nothing to run");
+        hc_err_field(err, command ? "command" : "code");
+        hc_err_remedy(err, "give one of code and command");
+        return NULL;
+    }
     int result = asked != NULL ? read_shared(asked, body, err) : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     if (result == 0)
         result = run_unwrap(gateway, asked, err);
@@ -126,28 +138,9 @@ struct exec {
     char *rubbish; /* what is to be removed afterwards, or NULL */
 };
 
-static void nothing(void *data, const json_t *head, const struct hc_err *err)
-{
-    (void)data, (void)head, (void)err;
-}
-
-static void clean(struct sandbox *sandbox, const char *path)
-{
-    struct words words = {0};
-    struct hc_err err = {0};
-    struct errand_events events = {.head = nothing};
-    struct errand *errand;
-    if (path == NULL || words_add(&words, "delete") < 0 || errand_word(&words, "path", path) < 0 ||
-        errand_word(&words, "recursive", "true") < 0)
-        return;
-    errand_start(sandbox, &words, -1, -1, CLEAN_TIME, &events, &errand,
-                 &err); /* of a box that is gone nothing is left */
-    words_release(&words);
-}
-
 static void exec_free(struct exec *exec)
 {
-    clean(exec->sandbox, exec->rubbish);
+    errand_remove(exec->sandbox, exec->rubbish);
     sandbox_release(exec->sandbox);
     free(exec->rubbish);
     free(exec);
@@ -288,6 +281,10 @@ void handle_sandbox_exec(struct gateway *gateway, struct http_request *request, 
     const json_t *apart = json_object_get(body, "detach");
     if (apart != NULL && !json_is_null(apart) && !json_is_boolean(apart)) {
         reply_problem(request, 400, "invalid_request", "detach must be true or false");
+        return;
+    }
+    if (name != NULL && sandbox_check_name("name", name, &err) < 0) {
+        reply_error(request, &err);
         return;
     }
     if (session != NULL) {

@@ -242,7 +242,10 @@ void handle_job_signal(struct gateway *gateway, struct http_request *request, co
                                          : -1;
     if (number < 1 || number > 64) {
         struct hc_err err = {0};
-        hc_fail(&err, HC_CLASS_REQUEST, EINVAL, "signal must be the name or the number of a signal, such as \"TERM\"");
+        hc_cleanup_free char *given = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+        hc_fail(&err, HC_CLASS_REQUEST, EINVAL,
+                "signal must be the name or the number of a signal, such as \"TERM\", and cannot be %.80s",
+                given != NULL ? given : "left out");
         hc_err_field(&err, "signal");
         reply_error(request, &err);
         return;

@@ -134,10 +134,13 @@ static unsigned port_of(const char *text)
     return *text != '\0' && *end == '\0' && port <= 65535 ? (unsigned)port : 0;
 }
 
-static bool refuse_port(struct http_request *request, unsigned port)
+static bool refuse_port(struct http_request *request, unsigned port, const char *given)
 {
-    if (port == 0)
-        reply_problem(request, 400, "invalid_request", "a port is a number from 1 to 65535");
+    char detail[128];
+    if (port == 0) {
+        snprintf(detail, sizeof detail, "a port is a number from 1 to 65535, and cannot be \"%.40s\"", given);
+        reply_problem(request, 400, "invalid_request", detail);
+    }
     return port == 0;
 }
 
@@ -160,7 +163,7 @@ void handle_preview(struct gateway *gateway, struct http_request *request, const
 {
     unsigned port = port_of(route_value(match, "port")); /* before a reply, which may be the end of the request */
     struct sandbox *sandbox = sandbox_for_work(gateway, request, match);
-    if (sandbox == NULL || refuse_port(request, port))
+    if (sandbox == NULL || refuse_port(request, port, route_value(match, "port")))
         return;
     hc_cleanup_free char *target = target_of(match, request);
     visit(gateway, request, sandbox, port, target != NULL ? target : "/", path_of(sandbox, port), false, false);
@@ -271,7 +274,7 @@ void handle_preview_sign(struct gateway *gateway, struct http_request *request, 
     struct hc_err err = {0};
     uint64_t lasts = LINK_TIME;
     char token[PREVIEW_TOKEN_SIZE], url[PREVIEW_TOKEN_SIZE + 256], at[40];
-    if (sandbox == NULL || refuse_port(request, port))
+    if (sandbox == NULL || refuse_port(request, port, route_value(match, "port")))
         return;
     hc_cleanup_json json_t *body = sandbox_body(request);
     if (body == NULL || !sandbox_body_knows(request, body, known))
@@ -309,7 +312,7 @@ void handle_preview_slash(struct gateway *gateway, struct http_request *request,
 {
     unsigned port = port_of(route_value(match, "port"));
     struct sandbox *sandbox = sandbox_asked(gateway, request, match);
-    if (sandbox == NULL || refuse_port(request, port))
+    if (sandbox == NULL || refuse_port(request, port, route_value(match, "port")))
         return;
     char location[128];
     snprintf(location, sizeof location, "/v1/sandboxes/%s/ports/%u/", sandbox->id, port);

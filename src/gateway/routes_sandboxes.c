@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BODY_DEPTH = 32 };
+enum { BODY_DEPTH = 32, NAME_LONGEST = 64 };
 #define DISK_TIME (5 * 1000000ULL)
 
 /* ---- what the route files share ---- */
@@ -75,6 +75,11 @@ bool sandbox_body_knows(struct http_request *request, const json_t *body, const 
         struct hc_err err = {0};
         hc_fail(&err, HC_CLASS_REQUEST, EINVAL, "unknown field \"%.64s\"", key);
         hc_err_field(&err, "%.60s", key);
+        char list[160] = "";
+        size_t length = 0;
+        for (i = 0; known[i] != NULL && length < sizeof list; i++)
+            length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "", known[i]);
+        hc_err_remedy(&err, "this takes %s", list);
         reply_error(request, &err);
         return false;
     }
@@ -94,6 +99,20 @@ const char *sandbox_text(struct http_request *request, const json_t *body, const
     reply_error(request, &err);
     *bad = true;
     return NULL;
+}
+
+int sandbox_check_name(const char *field, const char *name, struct hc_err *err)
+{
+    size_t length = strlen(name);
+    bool good = length >= 1 && length <= NAME_LONGEST && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    for (size_t i = 0; i < length; i++)
+        good = good && name[i] != '/' && (unsigned char)name[i] >= 0x20 && name[i] != 0x7f;
+    if (good)
+        return 0;
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s cannot be \"%.80s\"", field, name);
+    hc_err_field(err, "%s", field);
+    return hc_err_remedy(err, "give 1 to %d bytes without \"/\" and control characters, and not \".\" or \"..\"",
+                         NAME_LONGEST);
 }
 
 void sandbox_reply(struct http_request *request, int status, json_t *object)
@@ -241,6 +260,15 @@ struct sandbox *sandbox_for_work(struct gateway *gateway, struct http_request *r
 
 /* ---- looking ---- */
 
+/* "creating" as well, though none of those is shown: it is a word of the documents. */
+static bool is_state(const char *word)
+{
+    for (enum sandbox_state state = SANDBOX_CREATING; state <= SANDBOX_STOPPING; state++)
+        if (strcmp(sandbox_state_word(state), word) == 0)
+            return true;
+    return false;
+}
+
 void handle_sandbox_list(struct gateway *gateway, struct http_request *request, const struct route_match *match)
 {
     (void)match;
@@ -250,6 +278,11 @@ void handle_sandbox_list(struct gateway *gateway, struct http_request *request, 
     if (http_query_unknown(request, known, name, sizeof name) != NULL ||
         http_query_value(request, "state", state, sizeof state) < 0) {
         snprintf(detail, sizeof detail, "the one parameter of this list is state, once");
+        reply_problem(request, 400, "invalid_request", detail);
+        return;
+    }
+    if (state[0] != '\0' && !is_state(state)) {
+        snprintf(detail, sizeof detail, "state cannot be \"%s\"; it is running, paused, failed or stopping", state);
         reply_problem(request, 400, "invalid_request", detail);
         return;
     }
@@ -465,6 +498,11 @@ static void on_changed(void *data, const struct sandbox *sandbox, const char *ev
         hc_log(HC_LOG_ERROR, "audit: %s was not written: %s", event, strerror(-result));
 }
 
+static bool is_stopping(void *data)
+{
+    return ((const struct gateway *)data)->draining;
+}
+
 static void on_calls(void *data, const struct sandbox *sandbox, const char *job, const struct reported *calls)
 {
     const struct gateway *gateway = data;
@@ -473,7 +511,8 @@ static void on_calls(void *data, const struct sandbox *sandbox, const char *job,
 
 int gateway_sandboxes_new(struct gateway *gateway, struct hc_err *err)
 {
-    struct sandboxes_events events = {.data = gateway, .changed = on_changed, .calls = on_calls};
+    struct sandboxes_events events = {
+        .data = gateway, .changed = on_changed, .stopping = is_stopping, .calls = on_calls};
     volumes_for_sandboxes(&events);
     gateway->sandboxes = sandboxes_new(gateway->loop, &events);
     if (gateway->sandboxes == NULL)

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_LONGEST = 40 };
-
 /* ---- calls ---- */
 
 struct first { /* request->data: a call that waits for its session to be there */
@@ -109,10 +107,8 @@ static bool check_call(struct http_request *request, const json_t *body, const c
         hc_fail(&err, HC_CLASS_REQUEST, EINVAL, "with session, command must be a text: a piece of shell");
         hc_err_field(&err, "command");
     }
-    if (!err.code && (session[0] == '\0' || strlen(session) > NAME_LONGEST)) {
-        hc_fail(&err, HC_CLASS_REQUEST, EINVAL, "session must be a name of 1 to %d bytes", NAME_LONGEST);
-        hc_err_field(&err, "session");
-    }
+    if (!err.code)
+        (void)sandbox_check_name("session", session, &err);
     if (err.code)
         reply_error(request, &err);
     return !err.code;
@@ -128,6 +124,15 @@ void handle_session_call(struct gateway *gateway, struct http_request *request, 
     order.code = json_string_value(json_object_get(body, "command"));
     order.code_length = json_string_length(json_object_get(body, "command"));
     struct speaker *speaker = speaker_find(sandbox, &session_kind, session);
+    const json_t *cwd = json_object_get(body, "cwd");
+    if (speaker != NULL && cwd != NULL && !json_is_null(cwd)) {
+        free(order.metadata);
+        hc_fail(&err, HC_CLASS_REQUEST, EINVAL, "cwd cannot be given to a session that is there already");
+        hc_err_field(&err, "cwd");
+        hc_err_remedy(&err, "put a cd into the command: a session is a shell");
+        reply_error(request, &err);
+        return;
+    }
     if (speaker != NULL) {
         speak(gateway, request, speaker, &order);
         return;
@@ -140,7 +145,7 @@ void handle_session_call(struct gateway *gateway, struct http_request *request, 
     }
     request->data = first;
     request->on_gone = on_first_gone;
-    if (start_shell(gateway, sandbox, session, json_string_value(json_object_get(body, "cwd")), first, &err) == 0)
+    if (start_shell(gateway, sandbox, session, json_string_value(cwd), first, &err) == 0)
         return;
     request->on_gone = NULL;
     first_free(first);

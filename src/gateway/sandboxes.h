@@ -19,6 +19,8 @@ bool sandbox_body_knows(struct http_request *request, const json_t *body, const 
 void sandbox_reply(struct http_request *request, int status, json_t *object);
 /* A word of the body: NULL where it is not there. `*bad`: it is there and is no text; it has replied. */
 const char *sandbox_text(struct http_request *request, const json_t *body, const char *field, bool *bad);
+/* The name of a job or a session, which is a part of paths: 0, or -EINVAL and err. */
+int sandbox_check_name(const char *field, const char *name, struct hc_err *err);
 
 /* routes_sessions.c: a call of a shell that keeps its state. */
 void handle_session_call(struct gateway *gateway, struct http_request *request, struct sandbox *sandbox,

@@ -22,7 +22,7 @@ struct asking { /* request->data */
     bool streams;
     uint64_t memory; /* held: budget.h */
     uint64_t offset[2], events;
-    char id[40], sandbox[40], tenant[64], language[32], version[64], speaker[48];
+    char id[40], sandbox[40], tenant[64], language[32], version[64], speaker[80];
     bool session;
     uint64_t number; /* of the call, among the speaker's */
     int64_t created_at;
@@ -281,7 +281,7 @@ static struct asking *asking_new(struct gateway *gateway, struct http_request *r
     snprintf(asking->tenant, sizeof asking->tenant, "%s", caller->tenant);
     snprintf(asking->language, sizeof asking->language, "%s", speaker->language);
     snprintf(asking->version, sizeof asking->version, "%s", speaker->version);
-    snprintf(asking->speaker, sizeof asking->speaker, "%.47s", speaker->name ? speaker->name : speaker->fixture.id);
+    snprintf(asking->speaker, sizeof asking->speaker, "%.79s", speaker->name ? speaker->name : speaker->fixture.id);
     if (result_id(asking->id, sizeof asking->id, asking->created_at) < 0) {
         free(asking->metadata);
         free(asking);

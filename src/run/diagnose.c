@@ -155,6 +155,8 @@ static void diagnose_not_started(const struct run_stage *stage, struct diagnosis
         claim(d, "disk", "disk_full", LIMIT_DISK);
     else if (stage->err.code == EFBIG)
         claim(d, "disk", "workspace_too_large", -1);
+    else if (strcmp(stage->err.field, "cwd") == 0)
+        claim(d, "exception", "no_working_directory", -1);
     else
         claim(d, missing ? "exception" : "permission", missing ? "command_not_found" : "not_executable", -1);
     SAY(d, "%s", stage->err.message);

@@ -2,10 +2,12 @@
 #include "sandbox/call.h"
 
 #include "base/fd.h"
+#include "base/signame.h"
 #include "run/drive.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -150,6 +152,24 @@ void call_abandon(struct call *call)
     give_up(call, RUN_KILLED);
 }
 
+/* Its program could not say anything: what the kernel says of its end. */
+static json_t *error_of_end(const struct call *call, const struct warden_message *message)
+{
+    char text[160];
+    const char *language = call->speaker->language;
+    int number = message->facts.signal;
+    if (message->err.code)
+        snprintf(text, sizeof text, "%s ended: %.100s", language, message->err.message);
+    else if (message->facts.end == JOB_OUT_OF_MEMORY)
+        snprintf(text, sizeof text, "%s was ended: the sandbox had no memory left", language);
+    else if (number)
+        snprintf(text, sizeof text, "%s was ended by signal %d (%s)", language, number, hc_signal_name(number));
+    else
+        snprintf(text, sizeof text, "%s exited with %d", language, message->facts.exit_code);
+    return json_pack("{s:s, s:o, s:s, s:n, s:s}", "type", "Ended", "message", hc_json_text_lossy(text), "traceback", "",
+                     "line", "remedy", "make a new context: its variables are gone");
+}
+
 void call_lost(struct call *call, const struct warden_message *message)
 {
     const struct job_facts *facts = &message->facts;
@@ -167,6 +187,8 @@ void call_lost(struct call *call, const struct warden_message *message)
         outcome->status = facts->end == JOB_CANCELLED ? RUN_KILLED : RUN_INTERNAL;
     if (outcome->status == RUN_TIMEOUT)
         outcome->exit_code = 124;
+    if (outcome->status != RUN_COMPLETED)
+        outcome->error = error_of_end(call, message);
     finish(call);
 }
 

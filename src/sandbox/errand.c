@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { HEAD_LIMIT = 64 << 10, HEAD_DEPTH = 8 };
+#define REMOVE_TIME (10 * 1000000ULL)
 
 struct errand {
     struct sandbox *sandbox;
@@ -186,4 +187,23 @@ int errand_number(struct words *words, const char *key, uint64_t value)
     char text[32];
     snprintf(text, sizeof text, "%llu", (unsigned long long)value);
     return errand_word(words, key, text);
+}
+
+static void nothing(void *data, const json_t *head, const struct hc_err *err)
+{
+    (void)data, (void)head, (void)err;
+}
+
+void errand_remove(struct sandbox *sandbox, const char *path)
+{
+    struct words words = {0};
+    struct hc_err err = {0};
+    struct errand_events events = {.head = nothing};
+    struct errand *errand;
+    if (!path || words_add(&words, "delete") < 0 || errand_word(&words, "path", path) < 0 ||
+        errand_word(&words, "recursive", "true") < 0)
+        return;
+    errand_start(sandbox, &words, -1, -1, REMOVE_TIME, &events, &errand,
+                 &err); /* of a box that is gone nothing is left */
+    words_release(&words);
 }

@@ -29,6 +29,9 @@ void errand_drop(struct errand *errand, int fd);
 /* What a head says of a failure, as an error: its code decides the HTTP status. 0: it is none. */
 int errand_error(const json_t *head, struct hc_err *err);
 
+/* Removes a path, in the background; of a box that is gone nothing is left. NULL: nothing. */
+void errand_remove(struct sandbox *sandbox, const char *path);
+
 /* A word "key=value" into the list; 0 or -ENOMEM. */
 int errand_word(struct words *words, const char *key, const char *value);
 int errand_number(struct words *words, const char *key, uint64_t value);

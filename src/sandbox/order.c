@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ORDER_DEPTH = 32 };
+enum { ORDER_DEPTH = 32, LONGEST_SECONDS = 366 * 86400 };
 
 /* Of a run's request: what a sandbox may be asked for with. */
 static const char *const shared[] = {"limits", "env", "files", "read_only", "mounts", "network", "image", "metadata"};
@@ -35,7 +35,12 @@ int order_duration(const json_t *value, const char *field, uint64_t *microsecond
         return hc_err_field(err, "%s", field);
     }
     double seconds = json_is_number(value) ? json_number_value(value) : -1;
-    if (!(seconds >= 0) || seconds > 366.0 * 86400)
+    if (seconds > LONGEST_SECONDS) {
+        hc_fail(err, HC_CLASS_REQUEST, ERANGE, "%s is %g seconds, and %d (366 days) is the most", field, seconds,
+                LONGEST_SECONDS);
+        return hc_err_field(err, "%s", field);
+    }
+    if (!(seconds >= 0))
         return fail(err, field, "must be a number of seconds, 0 or more, or a text such as \"10m\"");
     *microseconds = (uint64_t)(seconds * 1e6);
     return 0;

@@ -240,6 +240,30 @@ void sandbox_free(struct sandbox *sandbox)
     free(sandbox);
 }
 
+void sandbox_await(struct sandbox *sandbox, struct sandbox_waiter *waiter)
+{
+    waiter->next = sandbox->waiters;
+    sandbox->waiters = waiter;
+}
+
+void sandbox_unawait(struct sandbox *sandbox, const struct sandbox_waiter *waiter)
+{
+    for (struct sandbox_waiter **at = &sandbox->waiters; *at; at = &(*at)->next)
+        if (*at == waiter) {
+            *at = waiter->next;
+            return;
+        }
+}
+
+static void tell_waiters(struct sandbox *sandbox)
+{
+    while (sandbox->waiters) {
+        struct sandbox_waiter *first = sandbox->waiters;
+        sandbox->waiters = first->next;
+        first->over(first);
+    }
+}
+
 static void on_box_gone(void *data, const struct hc_err *why)
 {
     struct sandbox *sandbox = data;
@@ -253,12 +277,14 @@ static void on_box_gone(void *data, const struct hc_err *why)
         told_created(sandbox, &sandbox->why);
     /* One that was there once stays to say what became of it. */
     if (sandbox->state == SANDBOX_STOPPING || (was_creating && !sandbox->recovered)) {
+        tell_waiters(sandbox);
         sandboxes_remove(sandbox);
         return;
     }
     sandbox->state = SANDBOX_FAILED; /* what its jobs wrote can still be read */
     sandbox->failed_clock = hc_now();
     sandbox_tell(sandbox, "sandbox_failed", sandbox->why.message);
+    tell_waiters(sandbox); /* the first of them may have it made anew */
 }
 
 void sandbox_calls(const struct sandbox *sandbox, const struct reported *calls)

@@ -17,6 +17,7 @@
 #include "run/volume.h"
 #include "sandbox/box.h"
 #include "text/json.h"
+#include <errno.h>
 
 struct sandboxes;
 struct sandbox;
@@ -64,6 +65,11 @@ struct sandbox_volume {
     bool waits;     /* it is being opened */
 };
 
+struct sandbox_waiter { /* embedded in whoever waits for the end of its cell */
+    struct sandbox_waiter *next;
+    void (*over)(struct sandbox_waiter *waiter); /* its state says what became of it; in no list any more */
+};
+
 struct sandbox {
     struct sandbox *next;
     struct sandboxes *all;
@@ -88,6 +94,7 @@ struct sandbox {
     bool packed;             /* and nobody has used it since */
     struct packing *packing; /* recover.c: one that is being made */
     struct hc_timer *pack_timer;
+    struct sandbox_waiter *waiters;
     unsigned holds; /* somebody is using it right now */
     bool removed;   /* it is in no list any more, and freed with the last of them */
     struct fixture *fixtures;
@@ -109,6 +116,10 @@ void sandbox_hold(struct sandbox *sandbox);    /* it is not idle until it is rel
 void sandbox_release(struct sandbox *sandbox); /* it may be gone after this */
 void sandbox_stay(struct sandbox *sandbox);    /* as hold, of somebody who only looks: its idle time goes on */
 void sandbox_leave(struct sandbox *sandbox);   /* as release */
+/* For who has met SANDBOX_LOST, the code of a job's error: pid 1 of the cell is dying, and its end is told soon. */
+enum { SANDBOX_LOST = EOWNERDEAD };
+void sandbox_await(struct sandbox *sandbox, struct sandbox_waiter *waiter);
+void sandbox_unawait(struct sandbox *sandbox, const struct sandbox_waiter *waiter);
 /* Reads what comes by a pipe that something in the sandbox still holds, and forgets it. Takes the fd. */
 void sandbox_linger(struct sandbox *sandbox, int fd);
 void sandbox_save(struct sandbox *sandbox); /* for the next gateway; what cannot be kept is logged */
@@ -128,6 +139,8 @@ struct sandboxes_events {
     void *data;
     /* event: sandbox_created, _paused, _resumed, _failed, _recovered, _deleted, _expired. why may be NULL. */
     void (*changed)(void *data, const struct sandbox *sandbox, const char *event, const char *why);
+    /* Asked at the end: the server stops, and all of them with it. Otherwise the next gateway takes them over. */
+    bool (*stopping)(void *data);
     /* Calls that were refused and are reported (kernel/reported.h). job: the id of what made them, or NULL. */
     void (*calls)(void *data, const struct sandbox *sandbox, const char *job, const struct reported *calls);
     /* Opens a volume of the tenant's for a cell that is about to be made: sandbox_volume_opened is called, once, from

@@ -288,11 +288,22 @@ struct sandboxes *sandboxes_new(struct hc_loop *loop, const struct sandboxes_eve
     return all;
 }
 
+static void tell_end(struct sandbox *sandbox)
+{
+    bool told = sandbox->state == SANDBOX_STOPPING || (sandbox->state == SANDBOX_CREATING && !sandbox->recovered);
+    sandbox->state = SANDBOX_STOPPING;
+    if (!told)
+        sandbox_tell(sandbox, "sandbox_deleted", "the server stopped");
+}
+
 void sandboxes_free(struct sandboxes *all)
 {
     if (!all)
         return;
     hc_timer_remove(all->timer);
+    if (all->events.stopping && all->events.stopping(all->events.data))
+        for (struct sandbox *sandbox = all->first; sandbox; sandbox = sandbox->next)
+            tell_end(sandbox);
     while (all->first) {
         struct sandbox *sandbox = all->first;
         all->first = sandbox->next;

@@ -451,9 +451,11 @@ static int send_as_text(struct call *call, const char *code, size_t code_length,
 int speaker_call(struct speaker *speaker, const char *code, size_t code_length, const char *input, size_t input_length,
                  uint64_t time, size_t cap, const struct call_events *events, struct call **out, struct hc_err *err)
 {
-    if (speaker->state != SPEAKER_IDLE || speaker->call)
-        return hc_fail(err, HC_CLASS_REQUEST, EBUSY, "%s is %s", speaker->name ? speaker->name : speaker->fixture.id,
-                       speaker_state_word(speaker));
+    if (speaker->state != SPEAKER_IDLE || speaker->call) {
+        hc_fail(err, HC_CLASS_REQUEST, EBUSY, "%s is %s", speaker->name ? speaker->name : speaker->fixture.id,
+                speaker_state_word(speaker));
+        return hc_err_remedy(err, "wait until its call is over, or interrupt it");
+    }
     struct call *call = calloc(1, sizeof *call);
     json_t *results = json_array();
     if (!call || !results) {

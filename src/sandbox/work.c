@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "run/block.h"
+#include "sandbox/errand.h"
 #include "sandbox/kinds.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -109,6 +110,7 @@ static void on_ended(struct box_job *job, const struct warden_message *message)
     if (fixture->sandbox->box)
         sandbox_save(fixture->sandbox);
     sandbox_hold(fixture->sandbox); /* it was used until now */
+    errand_remove(fixture->sandbox, work->rubbish);
     sandbox_release(fixture->sandbox);
     forget_oldest(fixture->sandbox);
 }
@@ -123,6 +125,7 @@ static void work_free(struct fixture *fixture)
     free(work->name);
     free(work->command);
     free(work->metadata);
+    free(work->rubbish);
     free(work);
 }
 
@@ -131,8 +134,8 @@ static void work_free(struct fixture *fixture)
 static json_t *work_save(const struct fixture *fixture)
 {
     const struct work *work = work_of(fixture);
-    return json_pack("{s:s?, s:s?, s:s?, s:b, s:I}", "name", work->name, "command", work->command, "metadata",
-                     work->metadata, "input", work->input >= 0, "timeout",
+    return json_pack("{s:s?, s:s?, s:s?, s:s?, s:b, s:I}", "name", work->name, "command", work->command, "metadata",
+                     work->metadata, "rubbish", work->rubbish, "input", work->input >= 0, "timeout",
                      (json_int_t)work->limits.value[LIMIT_TIMEOUT]);
 }
 
@@ -165,6 +168,7 @@ static struct fixture *work_restore(struct sandbox *sandbox, const json_t *saved
     work->name = copy_of(saved, "name");
     work->command = copy_of(saved, "command");
     work->metadata = copy_of(saved, "metadata");
+    work->rubbish = copy_of(saved, "rubbish");
     work->limits = sandbox->limits;
     work->limits.value[LIMIT_TIMEOUT] = (uint64_t)json_integer_value(json_object_get(saved, "timeout"));
     if (!work->log || watch_pipes(work) < 0) {
@@ -247,6 +251,7 @@ int work_start(struct sandbox *sandbox, const struct plan *plan, const char *nam
     work->fixture.job = (struct box_job){.data = work, .ended = on_ended};
     work->name = name ? strdup(name) : NULL;
     work->metadata = plan->request->metadata ? strdup(plan->request->metadata) : NULL;
+    work->rubbish = plan_rubbish(plan);
     work->command = words_for_people(&plan->stages[0].argv);
     work->log = job_log_new((uint32_t)plan->output_cap);
     int result = work->log && work->command ? fixture_add(&work->fixture, sandbox, &work_kind, "job_") : -ENOMEM;

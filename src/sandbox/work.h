@@ -22,6 +22,7 @@ struct work {
     char *name;    /* or NULL */
     char *command; /* for people: the words, or the code's language */
     char *metadata;
+    char *rubbish; /* the file of its code, removed when it has ended; or NULL */
     struct job_log *log;
     int pipe[2], input; /* our ends of stdout and stderr; of stdin, where it is open: else -1 */
     struct hc_watch *watch[2];

@@ -234,6 +234,14 @@ static bool is_alone(const struct held_job *job)
            cgroup_has_one(&cell->warden->host.cgroups, job->group);
 }
 
+/* The kernel killed it, or did not let it in, because pid 1 of its cell died. Pid 1 is there until we have waited for
+ * the job. */
+static bool was_lost(const struct held_job *job, const struct job_facts *facts)
+{
+    return job->cell->lasting && job->end == JOB_EXITED && facts->end != JOB_OUT_OF_MEMORY &&
+           (facts->signal == SIGKILL || job->err.code) && cell_is_ending(&job->cell->cell);
+}
+
 static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
     (void)loop, (void)events;
@@ -265,6 +273,10 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
         message.facts.end = JOB_NOT_STARTED;
     }
     struct held_cell *cell = job->cell;
+    if (was_lost(job, &message.facts)) {
+        supervise_lost_error(&message.err);
+        message.facts.end = JOB_NOT_STARTED;
+    }
     bool last = job->spec.last, told = !job->spec.untold;
     if (cell->lasting) {
         lasting_over(job, &message);
@@ -461,7 +473,12 @@ void job_enter_cold(struct held_job *job)
         primed_sweep(cell, job->group)) /* what waits for the next stage is no leftover */
         entry.sweep = false;
     if (enter(job, &entry, &err) < 0) {
+        bool lost = cell->lasting && cell_is_ending(&cell->cell);
+        if (lost) /* what the kernel says of its namespaces (EPERM, ENOMEM) is true, and no help */
+            supervise_lost_error(&err);
         job_refuse(job, &err);
+        if (lost)
+            supervise_lost(cell);
         return;
     }
     job->door_inside = hc_close(job->door_inside);

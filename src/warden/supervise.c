@@ -110,6 +110,24 @@ static void let_die(struct held_cell *cell, enum job_end reason, const struct hc
         cgroup_kill(&cell->spare[i]);
 }
 
+/* Out of memory takes pid 1 along; anything else is a fault of ours. By the code the client tells it from other errors
+ * of a job: no other job can be started in this cell. */
+int supervise_lost_error(struct hc_err *err)
+{
+    hc_err_clear(err);
+    return hc_fail(err, HC_CLASS_OURS, EOWNERDEAD, "pid 1 of the cell died");
+}
+
+void supervise_lost(struct held_cell *cell)
+{
+    struct hc_err err = {0};
+    if (cell->state != HELD_READY)
+        return;
+    supervise_lost_error(&err);
+    cell->why = err;
+    let_die(cell, JOB_EXITED, &err);
+}
+
 static void on_init_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
     (void)loop, (void)events;
@@ -120,12 +138,7 @@ static void on_init_exit(struct hc_loop *loop, int fd, uint32_t events, void *da
     cell->reaped = true;
     hc_watch_remove(cell->exit_watch);
     cell->exit_watch = NULL;
-    if (cell->state == HELD_READY) { /* out of memory takes pid 1 along; anything else is a fault of ours */
-        struct hc_err err = {0};
-        hc_fail(&err, HC_CLASS_OURS, EIO, "pid 1 of the cell died");
-        cell->why = err;
-        let_die(cell, JOB_EXITED, &err);
-    }
+    supervise_lost(cell);
     supervise_check_gone(cell);
 }
 
@@ -185,7 +198,7 @@ static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
     else if (cell->verbose)
         say_cell(cell->warden, cell->id, WARDEN_CELL_READY, NULL);
     struct held_job *next;
-    for (struct held_job *job = cell->jobs; job; job = next) {
+    for (struct held_job *job = cell->jobs; job && cell->state == HELD_READY; job = next) {
         next = job->next;
         job_begin(job);
     }
@@ -384,7 +397,10 @@ void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const 
     int result = job_limits_check(&spec->limits, &err);
     bool lasting = cell && cell->lasting;
     size_t wanted = 4 + (spec->has_files ? 1 : 0) + (spec->has_door ? 1 : 0);
-    if (result == 0 && (!cell || cell->state >= HELD_DYING))
+    if (result == 0 && lasting && cell->state >= HELD_DYING && cell->why.code) {
+        err = cell->why;
+        result = -err.code;
+    } else if (result == 0 && (!cell || cell->state >= HELD_DYING))
         result = hc_fail(&err, HC_CLASS_OURS, ENOENT, "there is no such cell");
     if (result == 0 && count != wanted)
         result = hc_fail(&err, HC_CLASS_OURS, EPROTO, "a job has %zu fds, not %zu", wanted, count);

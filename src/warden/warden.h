@@ -163,6 +163,9 @@ struct held_cell *supervise_build(struct warden *warden, const struct cell_spec 
 void supervise_drop(struct held_cell *cell); /* nobody needs it any more */
 /* To be called whenever a job of a dying cell has ended: the last one lets the cell go (and be freed). */
 void supervise_check_gone(struct held_cell *cell);
+/* Its pid 1 is dying, as a job has found out: it goes now, not only when the kernel has let go of pid 1. */
+void supervise_lost(struct held_cell *cell);
+int supervise_lost_error(struct hc_err *err); /* what is said of it, and of its jobs */
 
 /* job.c */
 /* Its cell is ready. */

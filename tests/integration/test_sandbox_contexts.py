@@ -199,6 +199,9 @@ def test_a_context_that_exits_or_dies_says_so(shared):
     context = shared.context("python")
     answer = run(shared, context, "import os; print('before', flush=True); os._exit(3)")
     assert (answer["stdout"], answer["exit_code"], answer["context_state"]) == ("before\n", 3, "ended"), answer
+    assert answer["error"]["message"] == "python exited with 3" and "new context" in answer["error"]["remedy"], answer
+    answer = run(shared, shared.context(), "import ctypes; ctypes.string_at(0)")
+    assert (answer["signal"], answer["error"]["message"]) == (11, "python was ended by signal 11 (SIGSEGV)"), answer
     context = shared.context("python")
     answer = run(shared, context, "import os; os.kill(os.getpid(), 9)")
     assert (answer["signal"], answer["exit_code"], answer["context_state"]) == (9, 137, "ended"), answer
@@ -227,7 +230,7 @@ def test_a_client_that_hangs_up_interrupts_and_the_variables_stay(server, shared
 
 
 def test_wrong_requests_are_named(shared, python):
-    for fields, field in (({"language": "klingon"}, "language"), ({"language": "c"}, "language"), ({"env": 1}, "env"), ({"env": {"A": 1}}, "env.A"), ({"cwd": 1}, "cwd"), ({"lang": "x"}, "lang")):
+    for fields, field in (({"language": "klingon"}, "language"), ({"language": "c"}, "language"), ({"env": 1}, "env"), ({"env": {"A": 1}}, "env.A"), ({"cwd": 1}, "cwd"), ({"cwd": "/nowhere"}, "cwd"), ({"lang": "x"}, "lang")):
         answer = shared.ask("POST", "/contexts", fields)
         assert answer.status == 400 and answer.json["field"] == field, (fields, answer)
     for fields, field in (({}, "code"), ({"code": 1}, "code"), ({"code": "1", "timeout": "x"}, "timeout"), ({"code": "1", "stdin": 5}, "stdin"), ({"code": "1", "more": 5}, "more")):

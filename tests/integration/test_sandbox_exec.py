@@ -48,7 +48,9 @@ def test_stdin_env_and_cwd_are_the_exec_s_own(server, contract):
         assert box.out("pwd", cwd="sub") == "/workspace/sub\n"
         assert box.out("pwd", cwd="/tmp") == "/tmp\n"
         answer = box.exec("pwd", cwd="/nowhere")
-        assert answer.json.get("status") != "completed" and "/nowhere" in answer.text, answer
+        found = answer.json["diagnosis"]
+        assert (answer.json["status"], answer.json["exit_code"], found["error_type"]) == ("error", 126, "no_working_directory"), answer
+        assert 'cwd "/nowhere": No such file' in found["message"] and "make that folder" in found["hint"], answer
     finally:
         box.delete()
 
@@ -214,11 +216,24 @@ def test_an_exec_is_in_the_history_with_its_kind(server, box):
 def test_wrong_fields_are_named(server, box):
     for fields, field in (({"command": "true", "comand": 1}, "comand"), ({"command": "true", "timeout": "soon"}, "timeout"), ({"command": 5}, "command"),
                           ({"command": "true", "cwd": 5}, "cwd"), ({"command": "true", "detach": "yes"}, "detach"), ({"command": "true", "env": []}, "env"),
-                          ({"code": "1", "language": "klingon"}, "language"), ({"command": "true", "metadata": 1}, "metadata")):
+                          ({"code": "1", "language": "klingon"}, "language"), ({"command": "true", "metadata": 1}, "metadata"),
+                          *(({"command": "true", "detach": True, "name": name}, "name") for name in ("", "a/b", "..", "x" * 65, "a\nb")),
+                          *(({"command": "true", "session": name}, "session") for name in ("", "a/b", ".", "x" * 65))):
         answer = box.ask("POST", "/exec", fields)
         assert answer.status == 400 and field in answer.json["detail"] + answer.json.get("field", ""), (fields, answer)
-    answer = box.ask("POST", "/exec", {})
-    assert answer.status == 400, answer
+    for both in ({}, {"code": "1", "command": "true"}):
+        answer = box.ask("POST", "/exec", both)
+        assert answer.status == 400 and answer.json["remedy"] == "give one of code and command", answer
+    assert "stdin_open" in box.ask("POST", "/exec", {"command": "true", "comand": 1}).json["remedy"]
+    for path, body, word in (("/jobs/{job}/signal", {"signal": "NOPE"}, "NOPE"), ("/jobs/{job}?wait=abc", None, '"abc"')):
+        answer = box.ask("POST" if body else "GET", path, body, job=box.detach("true"))
+        assert answer.status == 400 and word in answer.json["detail"], answer
+    answer = server.get(ROOT + "?state=foo")
+    assert answer.status == 400 and '"foo"' in answer.json["detail"], answer
+    answer = server.post(ROOT, {"idle_timeout": 1e12})
+    assert answer.status == 400 and "31622400" in answer.json["detail"], answer
+    answer = server.get(f"{ROOT}/{box.id}/ports/nine/")
+    assert answer.status == 400 and '"nine"' in answer.json["detail"], answer
     answer = server.post(f"{ROOT}/{box.id}/exec", "{}", headers={"Content-Type": "text/plain"})
     assert answer.status == 415
     assert box.ask("POST", "/exec", b'[1]', headers={"Content-Type": "application/json"}).status == 400

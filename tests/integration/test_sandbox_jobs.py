@@ -165,6 +165,7 @@ def test_what_is_compiled_cannot_be_detached(box):
     assert answer.status == 400 and answer.json["field"] == "detach" and answer.json["remedy"], answer
     job = box.exec(code="print(6*7)", language="python", detach=True).json["id"]
     assert box.job(job, "?wait=20")["stdout"] == "42\n"
+    wait_for(lambda: ".hc_" not in box.out("ls -A"))  # the file of the code goes with it
 
 
 def test_who_waits_or_watches_and_hangs_up_harms_nothing(server, box):

@@ -1,5 +1,6 @@
 """Sandboxes that come back (`recover`) after their pid 1 or the warden was killed, and those that do not."""
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -83,3 +84,44 @@ def test_one_that_does_not_is_failed_and_says_why(start_server, kill, word):
     assert [one["id"] for one in server.get(ROOT + "?state=failed").json["sandboxes"]] == [box.id]
     assert box.delete().status == 204
     wait_for(lambda: box.ask("GET").status == 404)  # 503 while the next warden starts
+
+
+def begin_to_kill(box):
+    """As kill_first_process, and back as soon as pid 1 has begun to go: before that a helper may be killed in the middle of its answer."""
+    first = first_process(box)
+    os.kill(first, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        while int(pathlib.Path(f"/proc/{first}/stat").read_text().rpartition(") ")[2].split()[6]) & 4 == 0:  # PF_EXITING
+            pass
+
+
+def test_a_request_for_files_right_after_the_death_of_pid_1_is_answered_by_the_new_one(start_server):
+    box = Sandbox(start_server(), recover=True, files={"given": "at first"})
+    for times in range(1, 5):
+        box.shell("sleep 100 & true")  # what is in it has to go before pid 1 does
+        begin_to_kill(box)
+        answer = box.get("given") if times % 2 else box.facts("/workspace")
+        assert answer.status == 200 and answer.headers.get("hotcell-recovered") == "true", answer
+        assert box.look()["recovered"] == times
+
+
+def test_a_request_for_files_right_after_the_death_of_pid_1_says_that_the_sandbox_failed(start_server):
+    server = start_server()
+    for _ in range(3):
+        box = Sandbox(server, files={"given": "at first"})
+        box.shell("sleep 100 & true")
+        begin_to_kill(box)
+        answer = box.get("given")
+        assert answer.status == 409 and "failed: pid 1" in answer.json["detail"], answer
+
+
+def test_an_exec_under_way_says_that_pid_1_died(start_server):
+    box = Sandbox(start_server())
+    first = first_process(box)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(box.exec, "echo before; sleep 100")
+        time.sleep(0.5 * SLOW)
+        os.kill(first, signal.SIGKILL)
+        result = answer.result().json
+    assert (result["status"], result["stdout"]) == ("internal", "before\n"), result
+    assert "pid 1 of the cell died" in result["diagnosis"]["message"] and "hotcell did not" not in str(result), result

@@ -186,6 +186,10 @@ def test_a_session_begins_in_its_cwd_and_with_the_sandbox_s_variables(server, co
     try:
         assert out(box, "pwd; echo $A", cwd="/tmp", session="absolute") == "/tmp\none two\n"
         assert out(box, "pwd", cwd="sub", session="relative") == "/workspace/sub\n"
+        answer = box.ask("POST", "/exec", {"command": "pwd", "cwd": "/tmp", "session": "relative"})
+        assert answer.status == 400 and answer.json["field"] == "cwd", answer
+        answer = box.ask("POST", "/exec", {"command": "pwd", "cwd": "/nowhere", "session": "lost"})
+        assert answer.status == 400 and answer.json["field"] == "cwd" and "/nowhere" in answer.json["detail"], answer
     finally:
         box.delete()
 
@@ -221,7 +225,7 @@ def test_calls_are_in_the_history(server, box):
 
 def test_wrong_calls_are_named(box):
     for fields, field in (({"command": ["a"], "session": "s"}, "command"), ({"code": "1", "session": "s"}, "code"), ({"command": "true", "session": ""}, "session"),
-                          ({"command": "true", "session": "x" * 41}, "session"), ({"command": "true", "session": "s", "detach": True}, "detach"),
+                          ({"command": "true", "session": "x" * 65}, "session"), ({"command": "true", "session": "s", "detach": True}, "detach"),
                           ({"command": "true", "session": "s", "timeout": "x"}, "timeout"), ({"command": "true", "session": "s", "stdin": 1}, "stdin")):
         answer = box.ask("POST", "/exec", fields)
         assert answer.status == 400 and answer.json["field"] == field, (fields, answer)

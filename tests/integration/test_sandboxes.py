@@ -278,6 +278,19 @@ def test_every_change_of_state_is_logged_and_audited(server, contract):
     wait_for(lambda: [json.loads(line)["message"] for line in server.log if box.id in line and '"sandbox_' in line] == wanted)
 
 
+def test_the_end_of_the_server_is_audited_for_each_sandbox_that_was_there(start_server):
+    server = start_server()
+    boxes = [Sandbox(server) for _ in range(2)]
+    gone = Sandbox(server)
+    gone.delete()
+    wait_for(lambda: gone.ask("GET").status == 404)
+    server.stop()
+    for box in boxes:
+        told = [entry for entry in audit(server, box.id) if entry["event"] == "sandbox_deleted"]
+        assert len(told) == 1 and "the server stopped" in json.dumps(told), told
+    assert len([entry for entry in audit(server, gone.id) if entry["event"] == "sandbox_deleted"]) == 1
+
+
 # ---- its end by itself ----
 
 
