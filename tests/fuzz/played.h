@@ -363,6 +363,14 @@ void cell_kill(const struct cell *cell)
             played[i].killed = true;
 }
 
+bool cell_is_ending(const struct cell *cell)
+{
+    for (size_t i = 0; i < played_count; i++)
+        if (played[i].owner == cell && played[i].kind == PLAYED_CELL)
+            return played[i].killed || played[i].over;
+    return false;
+}
+
 int cell_enter(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,
                const struct cell_job *job, pid_t *pid, int *pidfd, int *report, struct hc_err *err)
 {
