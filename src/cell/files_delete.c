@@ -73,17 +73,18 @@ int files_remove_tree(int dir, const char *name, uint64_t *deleted, struct hc_er
     hc_cleanup_fd int root = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (root < 0)
         return files_fail(err, errno, "delete", name);
-    for (unsigned i = 0;; i++) {
-        int status = files_walk(root, &hooks, &removal, err);
-        if (status < 0)
-            return status;
-        if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+    int status = 0;
+    for (unsigned i = 0; status == 0; i++) {
+        status = files_walk(root, &hooks, &removal, err);
+        if (status == 0 && unlinkat(dir, name, AT_REMOVEDIR) == 0) {
+            removal.deleted++;
             break;
-        if ((errno != ENOTEMPTY && errno != EEXIST) || i == AGAIN_MAX)
-            return files_fail(err, errno, "delete", name);
+        }
+        if (status == 0 && ((errno != ENOTEMPTY && errno != EEXIST) || i == AGAIN_MAX))
+            status = files_fail(err, errno, "delete", name);
     }
-    *deleted += removal.deleted + 1;
-    return 0;
+    *deleted += removal.deleted;
+    return status;
 }
 
 /* Whether a folder is the working directory or one that it is in. */

@@ -79,7 +79,7 @@ int files_body_status(const struct files_json *body, struct hc_err *err);
 int files_open_regular(int dir, const char *path, int flags, struct stat *stat);
 /* Everything up to, and with, the last name of path, where it is missing. */
 int files_make_parents(const char *path, bool last_too, struct hc_err *err);
-/* Takes a tree away, never through a symlink. `deleted` counts. */
+/* Takes a tree away, never through a symlink. `deleted` counts, also when it fails. */
 int files_remove_tree(int dir, const char *name, uint64_t *deleted, struct hc_err *err);
 /* Copies `from_name` in `from` to `to_name` in `to`, which must not exist, with modes and times. */
 int files_copy_tree(int from, const char *from_name, int to, const char *to_name, struct hc_err *err);

@@ -478,6 +478,24 @@ def test_a_move_to_another_file_system_that_fails_changes_nothing(call, folder, 
     assert (elsewhere / "taken").read_text() == "text"
 
 
+def test_a_move_of_what_cannot_be_deleted_leaves_no_copy(folder, elsewhere):
+    for path in (folder, *folder.parents[:-1]):
+        path.chmod(path.stat().st_mode | 0o055)
+    elsewhere.chmod(0o777)
+    for name, mode in (("closed", 0o755), ("sticky", 0o1777)):
+        (folder / name / "tree").mkdir(parents=True)
+        (folder / name / "file").write_text("text")
+        (folder / name / "tree/in").write_text("text")
+        (folder / name).chmod(mode)
+    copy = folder / "helper"
+    shutil.copy(HELPER, copy)
+    for source in ("closed/file", "closed/tree", "sticky/file", "sticky/tree"):
+        words = ["move", f"from={source}", f"to={elsewhere}/sub/x", "parents=true"]
+        answer = Answer(subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", copy, "--sealed", *words], cwd=folder, capture_output=True, timeout=60 * SLOW))
+        assert answer.code == "forbidden" and (folder / source).exists(), source
+        assert os.listdir(elsewhere) == ([] if source.startswith("closed") else ["sub"]) and not (elsewhere / "sub/x").exists(), source
+
+
 def test_mkdir_makes_parents_when_asked(call, folder):
     assert call("mkdir", path="a/b").code == "not_found"
     assert call("mkdir", path="a/b/c", parents="true", mode="1777").head["created"] is True
