@@ -14,7 +14,7 @@
  *   read       path offset length | suffix                           size offset length + file  out: bytes
  *   write      path mode append=false parents=true limit length      size created               in: bytes
  *   delete     path recursive=false                                  deleted                    -
- *   move       from to overwrite=false parents=false                 copied                     -
+ *   move       from to overwrite=false parents=true                  copied                     -
  *   mkdir      path parents=false mode                               created                    -
  *   disk       path                                                  used limit inodes          -
  *                                                                    inodes_limit

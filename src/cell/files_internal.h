@@ -81,6 +81,8 @@ int files_open_regular(int dir, const char *path, int flags, struct stat *stat);
 int files_make_parents(const char *path, bool last_too, struct hc_err *err);
 /* Takes a tree away, never through a symlink. `deleted` counts, also when it fails. */
 int files_remove_tree(int dir, const char *name, uint64_t *deleted, struct hc_err *err);
+/* Whether the folder `path` is `folder`, or somewhere in it. */
+bool files_is_in(const char *path, const struct stat *folder);
 /* Copies `from_name` in `from` to `to_name` in `to`, which must not exist, with modes and times. */
 int files_copy_tree(int from, const char *from_name, int to, const char *to_name, struct hc_err *err);
 

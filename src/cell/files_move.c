@@ -94,10 +94,26 @@ static int copy_over(const char *from, const char *to, bool overwrite, struct hc
     return status;
 }
 
+/* Told before parents are made, which would be in the folder itself: the nearest folder of the new place that is there
+ * already is asked. rename(2) says EINVAL, and from one file system to another a copy would never end. */
+static int not_into_itself(const char *from, const char *to, const struct stat *stat, struct hc_err *err)
+{
+    char folder[PATH_MAX + 2];
+    struct stat there;
+    snprintf(folder, sizeof folder, "%s%s", to[0] == '/' ? "" : "./", to);
+    do
+        *strrchr(folder, '/') = '\0';
+    while (folder[0] && fstatat(AT_FDCWD, folder, &there, 0) < 0 && strchr(folder, '/'));
+    if (!S_ISDIR(stat->st_mode) || !files_is_in(folder[0] ? folder : "/", stat))
+        return 0;
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "cannot move the folder %s to %s, which is inside of it", from, to);
+    return hc_err_remedy(err, "give a place outside of the folder");
+}
+
 int files_move(struct files *files, struct hc_err *err)
 {
     char from[PATH_MAX], to[PATH_MAX];
-    bool overwrite = false, parents = false, copied = false;
+    bool overwrite = false, parents = true, copied = false;
     struct stat stat;
     int status = files_path(files, FILES_FROM, from, err);
     if (status == 0)
@@ -110,7 +126,7 @@ int files_move(struct files *files, struct hc_err *err)
         return status;
     if (lstat(from, &stat) < 0)
         return files_fail(err, errno, "move", from);
-    if ((status = may_leave(from, err)) < 0)
+    if ((status = may_leave(from, err)) < 0 || (status = not_into_itself(from, to, &stat, err)) < 0)
         return status;
     if (parents && (status = files_make_parents(to, false, err)) < 0)
         return status;

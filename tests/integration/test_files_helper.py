@@ -434,11 +434,21 @@ def test_move_renames_and_overwrites_only_when_asked(call, folder):
     assert call("move", from_="a", to="b", overwrite="true").head == {"ok": True, "copied": False}
     assert (folder / "b").read_text() == "a" and not (folder / "a").exists()
     assert call("move", from_="tree", to="other").ok and (folder / "other/in").is_dir()
-    assert call("move", from_="b", to="x/y/b").code == "not_found"
-    assert call("move", from_="b", to="x/y/b", parents="true").ok
-    assert call("move", from_="other", to="other/in/it").code == "invalid_request"
+    assert call("move", from_="b", to="x/y/b", parents="false").code == "not_found"
+    assert call("move", from_="b", to="x/y/b").ok and (folder / "x/y/b").read_text() == "a"
     assert call("move", from_="x", to="other", overwrite="true").code == "conflict"
     assert call("move", to="x").code == "invalid_request"
+
+
+def test_a_folder_is_not_moved_into_itself_and_both_are_named(call, folder):
+    (folder / "n/in").mkdir(parents=True)
+    (folder / "link").symlink_to("n/in")
+    for source, to in (("n", "n/x"), ("n", "n/new/par/x"), ("n", "./link/x"), (".", "x"), ("n", folder / "n/in/x"), ("/", "/x")):
+        answer = call("move", from_=source, to=to)
+        assert answer.code in ("invalid_request", "forbidden") and source in answer.head["message"], answer.head
+        assert answer.code == "forbidden" or str(to) in answer.head["message"] and "inside" in answer.head["message"], answer.head
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == ["link", "n", "n/in"]
+    assert call("move", from_="n/in", to="nn").ok and call("move", from_="nn", to="n/nn").ok and call("move", from_="n/nn", to="n2/nn").ok
 
 
 def test_a_move_to_another_file_system_copies_whole_trees(call, folder, elsewhere):
