@@ -195,6 +195,10 @@ def test_folders_are_made_moved_and_deleted(box):
     assert box.ask("POST", "/files/mkdir", {"path": "a/b/c", "mode": "0700"}).status == 201
     assert box.ask("POST", "/files/mkdir", {"path": "a/b/c"}).status == 204
     assert box.ask("POST", "/files/mkdir", {"path": "q/r", "parents": False}).status == 404
+    for path in ("/etc/z", "/etc/z/y"):
+        refused = box.ask("POST", "/files/mkdir", {"path": path})
+        assert refused.status == 403 and "Read-only file system" in refused.json["detail"], refused
+    assert box.ask("POST", "/files/mkdir", {"path": "/etc"}).status == 204 and box.ask("POST", "/files/mkdir", {"path": "/etc", "parents": False}).status == 409
     assert box.out("stat -c %a a/b/c") == "700\n"
     box.put("a/b/c/f", b"1")
     assert box.ask("POST", "/files/move", {"from": "a", "to": "z"}).status == 200 and box.get("z/b/c/f").body == b"1"
