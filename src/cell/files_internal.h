@@ -86,6 +86,9 @@ bool files_is_in(const char *path, const struct stat *folder);
 /* Copies `from_name` in `from` to `to_name` in `to`, which must not exist, with modes and times. */
 int files_copy_tree(int from, const char *from_name, int to, const char *to_name, struct hc_err *err);
 
+/* Mode and times of a folder that all is in. It may be open as a place only (O_PATH). 0 or -errno. */
+int files_finish_folder(int fd, mode_t mode, const struct timespec times[2]);
+
 /* ---- the operations: 0 or -errno; before the head, *err becomes the head ---- */
 int files_list(struct files *files, struct hc_err *err);
 int files_stat(struct files *files, struct hc_err *err);
