@@ -33,6 +33,7 @@ enum files_key {
     FILES_TIME,
     FILES_WATCHES,
     FILES_ENTRIES,
+    FILES_RECOVER,
     FILES_KEYS
 };
 

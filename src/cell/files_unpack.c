@@ -41,7 +41,8 @@ struct unpack {
     struct hc_buf folder_path;
     struct hc_buf made;      /* folders, in the order in which they were made */
     struct hc_buf made_path; /* of the folder that the last one is in */
-    uint64_t limit, entries_limit, bytes, entries;
+    uint64_t limit, entries_limit, bytes, entries, skipped;
+    bool recover; /* as much as there is room for */
     struct tar_reader reader;
 };
 
@@ -114,15 +115,30 @@ static int go_to_parent(struct unpack *unpack, char *path, const char **name)
     return go_to(unpack, path, slash ? slash : path);
 }
 
+static bool is_empty(const char *bytes, size_t length)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
+}
+
+/* A hole where nothing but zeros were: what was sparse fits again. */
+static int put_piece(const struct unpack *unpack, int fd, const char *bytes, size_t length)
+{
+    if (unpack->recover && is_empty(bytes, length))
+        return lseek(fd, (off_t)length, SEEK_CUR) < 0 ? -errno : 0;
+    return hc_write_all(fd, bytes, length);
+}
+
 static int take_content(struct unpack *unpack, const struct tar_entry *entry, int fd, struct hc_err *err)
 {
     char chunk[FILES_CHUNK];
     ssize_t count;
     while ((count = tar_content(&unpack->reader, chunk, sizeof chunk, err)) > 0) {
-        int status = hc_write_all(fd, chunk, (size_t)count);
+        int status = put_piece(unpack, fd, chunk, (size_t)count);
         if (status < 0)
             return fail_entry(err, -status, entry->path);
     }
+    if (count == 0 && unpack->recover && ftruncate(fd, (off_t)entry->size) < 0)
+        return fail_entry(err, errno, entry->path);
     return count < 0 ? hc_err_context(err, "%.200s", entry->path) : 0;
 }
 
@@ -326,13 +342,21 @@ static void drain(void)
     }
 }
 
+/* One entry that the disk has no room for is no reason to be without the others. */
+static bool goes_on(struct unpack *unpack, int status)
+{
+    bool full = status == -ENOSPC || status == -EDQUOT || status == -EFBIG;
+    unpack->skipped += unpack->recover && full;
+    return unpack->recover && full;
+}
+
 static int unpack_all(struct unpack *unpack, struct hc_err *err)
 {
     struct tar_entry entry = {0};
     int status;
     while ((status = tar_next(&unpack->reader, &entry, err)) > 0) {
         status = unpack_entry(unpack, &entry, err);
-        if (status < 0)
+        if (status < 0 && !goes_on(unpack, status))
             return status;
     }
     if (status == 0)
@@ -353,6 +377,8 @@ int files_unpack(struct files *files, struct hc_err *err)
         status = files_number(files, FILES_LIMIT, 0, INT64_MAX, &unpack->limit, err);
     if (status == 0)
         status = files_number(files, FILES_ENTRIES, 0, INT64_MAX, &unpack->entries_limit, err);
+    if (status == 0)
+        status = files_switch(files, FILES_RECOVER, &unpack->recover, err);
     if (status == 0)
         status = files_make_parents(path, true, err);
     if (status < 0)
@@ -381,5 +407,7 @@ int files_unpack(struct files *files, struct hc_err *err)
     files_head_begin(files);
     files_json_number(&files->head, "entries", (int64_t)unpack->entries);
     files_json_number(&files->head, "bytes", (int64_t)unpack->bytes);
+    if (unpack->recover)
+        files_json_number(&files->head, "skipped", (int64_t)unpack->skipped);
     return files_head_end(files, err);
 }
