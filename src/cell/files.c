@@ -21,7 +21,7 @@ static const char *const key_names[FILES_KEYS] = {
     [FILES_APPEND] = "append",       [FILES_PARENTS] = "parents", [FILES_RECURSIVE] = "recursive",
     [FILES_OVERWRITE] = "overwrite", [FILES_FOLLOW] = "follow",   [FILES_REGEX] = "regex",
     [FILES_MAX_SIZE] = "max_size",   [FILES_TIME] = "time",       [FILES_WATCHES] = "watches",
-    [FILES_ENTRIES] = "entries",
+    [FILES_ENTRIES] = "entries",     [FILES_RECOVER] = "recover",
 };
 
 #define KEY(name) (1u << FILES_##name)
@@ -42,8 +42,8 @@ static const struct operation {
     {"search", files_search,
      KEY(PATH) | KEY(NAME) | KEY(CONTENT) | KEY(REGEX) | KEY(LIMIT) | KEY(MAX_SIZE) | KEY(TIME)},
     {"watch", files_watch, KEY(PATH) | KEY(RECURSIVE) | KEY(WATCHES)},
-    {"pack", files_pack, KEY(PATH) | KEY(LIMIT)},
-    {"unpack", files_unpack, KEY(PATH) | KEY(LIMIT) | KEY(ENTRIES)},
+    {"pack", files_pack, KEY(PATH) | KEY(LIMIT) | KEY(RECOVER)},
+    {"unpack", files_unpack, KEY(PATH) | KEY(LIMIT) | KEY(ENTRIES) | KEY(RECOVER)},
 };
 
 /* What a failure is called. What is not here is a fault of ours. */

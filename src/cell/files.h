@@ -14,15 +14,15 @@
  *   read       path offset length | suffix                           size offset length + file  out: bytes
  *   write      path mode append=false parents=true limit length      size created               in: bytes
  *   delete     path recursive=false                                  deleted                    -
- *   move       from to overwrite=false parents=false                 copied                     -
+ *   move       from to overwrite=false parents=true                  copied                     -
  *   mkdir      path parents=false mode                               created                    -
  *   disk       path                                                  used limit inodes          -
  *                                                                    inodes_limit
  *   search     path name content regex=false limit=100 max_size=64m  -                          out: JSON
  *              time=10000
  *   watch      path recursive=false watches=4096                     -                          out: JSON lines
- *   pack       path limit                                            entries bytes skipped      out: tar
- *   unpack     path limit entries=1000000                            entries bytes              in: tar
+ *   pack       path limit recover=false                              entries bytes skipped      out: tar
+ *   unpack     path limit entries=1000000 recover=false              entries bytes (skipped)    in: tar
  *
  * Facts of a file: path, type, size, mode, modified_at, mtime (seconds), and target of a symlink.
  *   list: the entries are in bytewise order by name; with a depth of more than 1 a name is the path below the folder,
@@ -33,6 +33,8 @@
  *   search: `name` is a pattern as in glob.h, for the path below `path` if it has a slash, else for the last name.
  *         `time` is in milliseconds. Lines are searched in pieces of 64 KiB; line and column (in bytes) begin at 1.
  *   pack: the facts are what was counted before the first byte; `bytes` are those of the files, without headers.
+ *         With `recover`, a file that does not fit into `limit` is left out and counted (skipped), not refused.
+ *   unpack: with `recover`, what the disk has no room for is left out and counted, and long runs of zeros become holes.
  *
  * fd 0 is the body in and fd 1 the body out. fd 2 gets the head, exactly one line of JSON: {"ok":true, …facts} or
  * {"ok":false,"errno":2,"code":"not_found","message":"…"}, with "remedy" where there is one. Codes: not_found,

@@ -32,11 +32,18 @@ static int copy_times(int fd, const struct stat *stat)
     return futimens(fd, times);
 }
 
-/* Of a folder that is open as a place only (O_PATH). */
+/* The time first: with a mode that does not let us in, "." is not to be had any more. One that the file system cannot
+ * hold is no reason to fail. */
+int files_finish_folder(int fd, mode_t mode, const struct timespec times[2])
+{
+    (void)utimensat(fd, ".", times, 0);
+    return fchmodat(fd, ".", mode & 01777, 0) < 0 ? -errno : 0;
+}
+
 static int finish_folder(int fd, const struct stat *stat)
 {
     const struct timespec times[2] = {stat->st_atim, stat->st_mtim};
-    return fchmodat(fd, ".", stat->st_mode & 01777, 0) < 0 || utimensat(fd, ".", times, 0) < 0 ? -errno : 0;
+    return files_finish_folder(fd, stat->st_mode, times);
 }
 
 /* From `at` to `end`, by position. */

@@ -73,35 +73,36 @@ int files_remove_tree(int dir, const char *name, uint64_t *deleted, struct hc_er
     hc_cleanup_fd int root = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (root < 0)
         return files_fail(err, errno, "delete", name);
-    for (unsigned i = 0;; i++) {
-        int status = files_walk(root, &hooks, &removal, err);
-        if (status < 0)
-            return status;
-        if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+    int status = 0;
+    for (unsigned i = 0; status == 0; i++) {
+        status = files_walk(root, &hooks, &removal, err);
+        if (status == 0 && unlinkat(dir, name, AT_REMOVEDIR) == 0) {
+            removal.deleted++;
             break;
-        if ((errno != ENOTEMPTY && errno != EEXIST) || i == AGAIN_MAX)
-            return files_fail(err, errno, "delete", name);
+        }
+        if (status == 0 && ((errno != ENOTEMPTY && errno != EEXIST) || i == AGAIN_MAX))
+            status = files_fail(err, errno, "delete", name);
     }
-    *deleted += removal.deleted + 1;
-    return 0;
+    *deleted += removal.deleted;
+    return status;
 }
 
-/* Whether a folder is the working directory or one that it is in. */
-static bool holds_us(const struct stat *folder)
+bool files_is_in(const char *path, const struct stat *folder)
 {
-    hc_cleanup_fd int at = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int at = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct stat stat, before = {0};
-    while (at >= 0 && fstat(at, &stat) == 0) {
-        if (stat.st_dev == folder->st_dev && stat.st_ino == folder->st_ino)
-            return true;
+    bool found = false;
+    while (at >= 0 && !found && fstat(at, &stat) == 0) {
+        found = stat.st_dev == folder->st_dev && stat.st_ino == folder->st_ino;
         if (stat.st_dev == before.st_dev && stat.st_ino == before.st_ino)
-            return false; /* the root is its own parent */
+            break; /* the root is its own parent */
         before = stat;
         int up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
         hc_close(at);
         at = up;
     }
-    return false;
+    hc_close(at);
+    return found;
 }
 
 static int remove_path(const char *path, const struct stat *stat, bool recursive, uint64_t *deleted, struct hc_err *err)
@@ -131,7 +132,7 @@ int files_delete(struct files *files, struct hc_err *err)
         return status;
     if (lstat(path, &stat) < 0)
         return files_fail(err, errno, "delete", path);
-    if (S_ISDIR(stat.st_mode) && holds_us(&stat)) {
+    if (S_ISDIR(stat.st_mode) && files_is_in(".", &stat)) {
         hc_fail(err, HC_CLASS_REQUEST, EBUSY,
                 "cannot delete %s: it is the working directory, or the working directory "
                 "is in it",

@@ -33,6 +33,7 @@ enum files_key {
     FILES_TIME,
     FILES_WATCHES,
     FILES_ENTRIES,
+    FILES_RECOVER,
     FILES_KEYS
 };
 
@@ -79,10 +80,15 @@ int files_body_status(const struct files_json *body, struct hc_err *err);
 int files_open_regular(int dir, const char *path, int flags, struct stat *stat);
 /* Everything up to, and with, the last name of path, where it is missing. */
 int files_make_parents(const char *path, bool last_too, struct hc_err *err);
-/* Takes a tree away, never through a symlink. `deleted` counts. */
+/* Takes a tree away, never through a symlink. `deleted` counts, also when it fails. */
 int files_remove_tree(int dir, const char *name, uint64_t *deleted, struct hc_err *err);
+/* Whether the folder `path` is `folder`, or somewhere in it. */
+bool files_is_in(const char *path, const struct stat *folder);
 /* Copies `from_name` in `from` to `to_name` in `to`, which must not exist, with modes and times. */
 int files_copy_tree(int from, const char *from_name, int to, const char *to_name, struct hc_err *err);
+
+/* Mode and times of a folder that all is in. It may be open as a place only (O_PATH). 0 or -errno. */
+int files_finish_folder(int fd, mode_t mode, const struct timespec times[2]);
 
 /* ---- the operations: 0 or -errno; before the head, *err becomes the head ---- */
 int files_list(struct files *files, struct hc_err *err);

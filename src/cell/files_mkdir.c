@@ -65,8 +65,10 @@ int files_mkdir(struct files *files, struct hc_err *err)
     if (status < 0)
         return status;
     bool created = mkdir(path, 0755) == 0;
-    if (!created && !(parents && is_folder(path)))
-        return files_fail(err, errno == EROFS && is_folder(path) ? EEXIST : errno, "make the folder", path);
+    int code = errno; /* is_folder has one of its own */
+    bool there = !created && is_folder(path);
+    if (!created && !(parents && there))
+        return files_fail(err, code == EROFS && there ? EEXIST : code, "make the folder", path);
     if (created && mode != FILES_NO_MODE && fchmodat(AT_FDCWD, path, (mode_t)mode, 0) < 0) {
         status = files_fail(err, errno, "set the mode of", path);
         rmdir(path);

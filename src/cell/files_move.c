@@ -1,6 +1,7 @@
 /*
  * Another place or name for a file or tree. From one file system to another it is copied beside its new place first,
- * renamed when the copy is whole, and then the old one is deleted: at no time are there half of it in the new place.
+ * renamed when the copy is whole, and then the old one is deleted: at no time are there half of it in the new place. If
+ * the old one cannot be deleted there is no copy either, unless the old one is no longer whole.
  */
 #include "base/fd.h"
 #include "cell/files_internal.h"
@@ -49,12 +50,21 @@ static void discard(const char *path)
         (void)files_remove_tree(AT_FDCWD, path, &deleted, &ignored);
 }
 
-static int take_away(const char *path, struct hc_err *err)
+static int take_away(const char *path, uint64_t *deleted, struct hc_err *err)
 {
-    uint64_t deleted = 0;
     if (unlink(path) == 0)
         return 0;
-    return errno == EISDIR ? files_remove_tree(AT_FDCWD, path, &deleted, err) : files_fail(err, errno, "delete", path);
+    return errno == EISDIR ? files_remove_tree(AT_FDCWD, path, deleted, err) : files_fail(err, errno, "delete", path);
+}
+
+/* Whether its folder lets go of it, asked before anything is made in the new place. It is not the last word (a sticky
+ * folder, something mounted on it): see copy_over. */
+static int may_leave(const char *path, struct hc_err *err)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    return access(folder, W_OK | X_OK) < 0 ? files_fail(err, errno, "move", path) : 0;
 }
 
 static int copy_over(const char *from, const char *to, bool overwrite, struct hc_err *err)
@@ -73,13 +83,37 @@ static int copy_over(const char *from, const char *to, bool overwrite, struct hc
         discard(beside);
         return status;
     }
-    return take_away(from, err);
+    uint64_t deleted = 0;
+    status = take_away(from, &deleted, err);
+    if (status == 0)
+        return 0;
+    if (!overwrite && deleted == 0) /* all is still in its old place, and nothing was in the new one */
+        discard(to);
+    else
+        hc_err_remedy(err, "all of it is in its new place; delete what is left in the old one");
+    return status;
+}
+
+/* Told before parents are made, which would be in the folder itself: the nearest folder of the new place that is there
+ * already is asked. rename(2) says EINVAL, and from one file system to another a copy would never end. */
+static int not_into_itself(const char *from, const char *to, const struct stat *stat, struct hc_err *err)
+{
+    char folder[PATH_MAX + 2];
+    struct stat there;
+    snprintf(folder, sizeof folder, "%s%s", to[0] == '/' ? "" : "./", to);
+    do
+        *strrchr(folder, '/') = '\0';
+    while (folder[0] && fstatat(AT_FDCWD, folder, &there, 0) < 0 && strchr(folder, '/'));
+    if (!S_ISDIR(stat->st_mode) || !files_is_in(folder[0] ? folder : "/", stat))
+        return 0;
+    hc_fail(err, HC_CLASS_REQUEST, EINVAL, "cannot move the folder %s to %s, which is inside of it", from, to);
+    return hc_err_remedy(err, "give a place outside of the folder");
 }
 
 int files_move(struct files *files, struct hc_err *err)
 {
     char from[PATH_MAX], to[PATH_MAX];
-    bool overwrite = false, parents = false, copied = false;
+    bool overwrite = false, parents = true, copied = false;
     struct stat stat;
     int status = files_path(files, FILES_FROM, from, err);
     if (status == 0)
@@ -92,6 +126,8 @@ int files_move(struct files *files, struct hc_err *err)
         return status;
     if (lstat(from, &stat) < 0)
         return files_fail(err, errno, "move", from);
+    if ((status = may_leave(from, err)) < 0 || (status = not_into_itself(from, to, &stat, err)) < 0)
+        return status;
     if (parents && (status = files_make_parents(to, false, err)) < 0)
         return status;
     status = rename_to(from, to, overwrite);

@@ -18,6 +18,7 @@
 
 struct pack {
     bool counting;
+    bool recover; /* what does not fit is left out */
     uint64_t limit, entries, bytes, skipped;
     struct hc_buf header; /* used again and again */
 };
@@ -69,6 +70,10 @@ static int pack_file(struct pack *pack, int dir, const char *name, const char *p
         return 0;
     }
     uint64_t size = (uint64_t)stat.st_size;
+    if (size > pack->limit - pack->bytes && pack->recover) {
+        pack->skipped++;
+        return 0;
+    }
     if (size > pack->limit - pack->bytes) {
         hc_fail(err, HC_CLASS_REQUEST, EFBIG, "the files have more than %" PRIu64 " bytes in all", pack->limit);
         return hc_err_remedy(err, "ask for a folder with less in it");
@@ -167,6 +172,8 @@ int files_pack(struct files *files, struct hc_err *err)
     int status = files_path(files, FILES_PATH, path, err);
     if (status == 0)
         status = files_number(files, FILES_LIMIT, 0, INT64_MAX, &pack.limit, err);
+    if (status == 0)
+        status = files_switch(files, FILES_RECOVER, &pack.recover, err);
     if (status == 0)
         status = pack_path(&pack, path, err);
     if (status == 0)

@@ -6,6 +6,9 @@
  *
  * The folder of the last entry is kept open: archives come folder by folder, and a deep tree would otherwise be opened
  * from its root for every file.
+ *
+ * Folders get their modes and times last, those inside first: until then they are open to the guest, who has to write
+ * into them, and whatever is written into one changes its time.
  */
 #include "base/fd.h"
 #include "cell/files_internal.h"
@@ -19,13 +22,27 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DRAIN_MAX = 1 << 20 };
+enum { DRAIN_MAX = 1 << 20, MADE_MAX = 64 << 20 };
+
+/* A folder that was made. Before it stand its name, and the way from the folder that it is in to that of the one made
+ * before it, which is how they are gone through again: whole paths would be too much of a deep tree. */
+struct made {
+    size_t name, down; /* lengths, with their NULs */
+    size_t up;         /* so many times "..", and then `down` */
+    dev_t dev;
+    ino_t ino;
+    mode_t mode;
+    time_t mtime;
+};
 
 struct unpack {
     int root;
     int folder; /* of the last entry; -1: none */
     struct hc_buf folder_path;
-    uint64_t limit, entries_limit, bytes, entries;
+    struct hc_buf made;      /* folders, in the order in which they were made */
+    struct hc_buf made_path; /* of the folder that the last one is in */
+    uint64_t limit, entries_limit, bytes, entries, skipped;
+    bool recover; /* as much as there is room for */
     struct tar_reader reader;
 };
 
@@ -98,15 +115,30 @@ static int go_to_parent(struct unpack *unpack, char *path, const char **name)
     return go_to(unpack, path, slash ? slash : path);
 }
 
+static bool is_empty(const char *bytes, size_t length)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
+}
+
+/* A hole where nothing but zeros were: what was sparse fits again. */
+static int put_piece(const struct unpack *unpack, int fd, const char *bytes, size_t length)
+{
+    if (unpack->recover && is_empty(bytes, length))
+        return lseek(fd, (off_t)length, SEEK_CUR) < 0 ? -errno : 0;
+    return hc_write_all(fd, bytes, length);
+}
+
 static int take_content(struct unpack *unpack, const struct tar_entry *entry, int fd, struct hc_err *err)
 {
     char chunk[FILES_CHUNK];
     ssize_t count;
     while ((count = tar_content(&unpack->reader, chunk, sizeof chunk, err)) > 0) {
-        int status = hc_write_all(fd, chunk, (size_t)count);
+        int status = put_piece(unpack, fd, chunk, (size_t)count);
         if (status < 0)
             return fail_entry(err, -status, entry->path);
     }
+    if (count == 0 && unpack->recover && ftruncate(fd, (off_t)entry->size) < 0)
+        return fail_entry(err, errno, entry->path);
     return count < 0 ? hc_err_context(err, "%.200s", entry->path) : 0;
 }
 
@@ -130,18 +162,90 @@ static int unpack_file(struct unpack *unpack, const struct tar_entry *entry, con
     return status;
 }
 
+/* The folder at hand is the one that it is in. */
+static int remember(struct unpack *unpack, const struct tar_entry *entry, const char *name, struct hc_err *err)
+{
+    const struct hc_buf *now = &unpack->folder_path;
+    struct hc_buf *last = &unpack->made_path, *made = &unpack->made;
+    size_t before = made->length, same = 0, at = 0;
+    struct stat stat;
+    if (fstatat(unpack->folder, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
+        return fail_entry(err, errno, entry->path);
+    while (at < now->length && at < last->length && now->data[at] == last->data[at]) {
+        at++;
+        bool whole = (at == now->length || now->data[at] == '/') && (at == last->length || last->data[at] == '/');
+        same = whole ? at : same;
+    }
+    struct made one = {
+        .name = strlen(name) + 1, .dev = stat.st_dev, .ino = stat.st_ino, .mode = entry->mode, .mtime = entry->mtime};
+    for (at = same; at < now->length; at++)
+        one.up += at == 0 || now->data[at] == '/';
+    at = same + (same > 0 && same < last->length); /* past the slash */
+    one.down = last->length - at + 1;
+    hc_buf_add(made, name, one.name);
+    hc_buf_add(made, last->length ? last->data + at : "", one.down - 1);
+    hc_buf_add(made, "", 1);
+    if (hc_buf_add(made, &one, sizeof one) < 0) {
+        made->length = before;
+        return hc_fail(err, HC_CLASS_REQUEST, EFBIG,
+                       "with %.200s the archive has more folders than memory is allowed for", entry->path);
+    }
+    hc_buf_reset(last);
+    return hc_buf_add(last, now->length ? now->data : "", now->length);
+}
+
 static int unpack_folder(struct unpack *unpack, const struct tar_entry *entry, const char *name, struct hc_err *err)
 {
     struct stat stat;
-    /* The guest keeps its rights in its own folders: what comes next may have to go in there. */
-    if (mkdirat(unpack->folder, name, 0755) == 0)
-        return fchmodat(unpack->folder, name, entry->mode | 0700, 0) < 0 ? fail_entry(err, errno, entry->path) : 0;
+    if (mkdirat(unpack->folder, name, 0700) == 0)
+        return remember(unpack, entry, name, err);
     int code = errno;
     if (code != EEXIST || fstatat(unpack->folder, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
         return fail_entry(err, code, entry->path);
     if (S_ISDIR(stat.st_mode))
         return 0;
     return fail_entry(err, S_ISLNK(stat.st_mode) ? ELOOP : ENOTDIR, entry->path);
+}
+
+/* From one folder to the next, as struct made has it. */
+static int go_on(int dir, const struct made *made, char *down)
+{
+    for (size_t i = 0; dir >= 0 && i < made->up; i++) {
+        int up = openat(dir, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        hc_close(dir);
+        dir = up;
+    }
+    if (dir < 0 || !*down)
+        return dir;
+    int next = steps(dir, down, down + strlen(down), false);
+    hc_close(dir);
+    return next;
+}
+
+/* What was made last is inside, and comes first: what a folder's mode hides would not be found any more. When the guest
+ * moves folders about meanwhile the way is lost, and the rest stay as they are: open to the guest alone. */
+static int finish_folders(struct unpack *unpack, struct hc_err *err)
+{
+    struct hc_buf *last = &unpack->made_path;
+    char *data = unpack->made.data;
+    struct made made;
+    struct stat stat;
+    if (unpack->made.length == 0)
+        return 0;
+    int status = 0, dir = steps(unpack->root, last->data, last->data + last->length, false);
+    for (size_t end = unpack->made.length; status == 0 && dir >= 0 && end > 0;
+         end -= made.name + made.down + sizeof made) {
+        memcpy(&made, data + end - sizeof made, sizeof made);
+        char *down = data + end - sizeof made - made.down, *name = down - made.name;
+        const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = made.mtime}};
+        hc_cleanup_fd int fd = step(dir, name, false);
+        if (fd >= 0 && fstat(fd, &stat) == 0 && stat.st_ino == made.ino && stat.st_dev == made.dev &&
+            (status = files_finish_folder(fd, made.mode, times)) < 0)
+            fail_entry(err, -status, name);
+        dir = go_on(dir, &made, down);
+    }
+    hc_close(dir);
+    return status;
 }
 
 /* What is in the place of a link goes away, unless it is a folder. */
@@ -155,7 +259,11 @@ static int unpack_symlink(struct unpack *unpack, const struct tar_entry *entry, 
     int status = clear_place(unpack, name);
     if (status < 0)
         return fail_entry(err, -status, entry->path);
-    return symlinkat(entry->target, unpack->folder, name) < 0 ? fail_entry(err, errno, entry->path) : 0;
+    if (symlinkat(entry->target, unpack->folder, name) < 0)
+        return fail_entry(err, errno, entry->path);
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = entry->mtime}};
+    (void)utimensat(unpack->folder, name, times, AT_SYMLINK_NOFOLLOW); /* as with a file */
+    return 0;
 }
 
 static int unpack_hardlink(struct unpack *unpack, struct tar_entry *entry, const char *name, struct hc_err *err)
@@ -234,13 +342,21 @@ static void drain(void)
     }
 }
 
+/* One entry that the disk has no room for is no reason to be without the others. */
+static bool goes_on(struct unpack *unpack, int status)
+{
+    bool full = status == -ENOSPC || status == -EDQUOT || status == -EFBIG;
+    unpack->skipped += unpack->recover && full;
+    return unpack->recover && full;
+}
+
 static int unpack_all(struct unpack *unpack, struct hc_err *err)
 {
     struct tar_entry entry = {0};
     int status;
     while ((status = tar_next(&unpack->reader, &entry, err)) > 0) {
         status = unpack_entry(unpack, &entry, err);
-        if (status < 0)
+        if (status < 0 && !goes_on(unpack, status))
             return status;
     }
     if (status == 0)
@@ -262,18 +378,28 @@ int files_unpack(struct files *files, struct hc_err *err)
     if (status == 0)
         status = files_number(files, FILES_ENTRIES, 0, INT64_MAX, &unpack->entries_limit, err);
     if (status == 0)
+        status = files_switch(files, FILES_RECOVER, &unpack->recover, err);
+    if (status == 0)
         status = files_make_parents(path, true, err);
     if (status < 0)
         return status;
     unpack->folder_path = HC_BUF_INIT(TAR_NAME_MAX);
+    unpack->made = HC_BUF_INIT(MADE_MAX);
+    unpack->made_path = HC_BUF_INIT(TAR_NAME_MAX);
     unpack->folder = -1;
     unpack->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (unpack->root < 0)
         return files_fail(err, errno, "unpack into", path);
     tar_reader_init(&unpack->reader, read_body, NULL);
     status = unpack_all(unpack, err);
+    struct hc_err ignored = {0};
+    int finished = finish_folders(unpack, status < 0 ? &ignored : err); /* also those that came before a failure */
+    if (status == 0)
+        status = finished;
     tar_reader_release(&unpack->reader);
     hc_buf_release(&unpack->folder_path);
+    hc_buf_release(&unpack->made);
+    hc_buf_release(&unpack->made_path);
     hc_close(unpack->folder);
     hc_close(unpack->root);
     if (status < 0)
@@ -281,5 +407,7 @@ int files_unpack(struct files *files, struct hc_err *err)
     files_head_begin(files);
     files_json_number(&files->head, "entries", (int64_t)unpack->entries);
     files_json_number(&files->head, "bytes", (int64_t)unpack->bytes);
+    if (unpack->recover)
+        files_json_number(&files->head, "skipped", (int64_t)unpack->skipped);
     return files_head_end(files, err);
 }

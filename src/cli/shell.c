@@ -224,19 +224,21 @@ static int make_target(const struct shell *shell, struct hc_buf *target, struct 
     return 0;
 }
 
-/* The screen may be in the middle of anything: another page, the mouse, a hidden cursor. */
-static void tidy_screen(void)
+/* The screen may be in the middle of anything: another page, a part of it that scrolls, the mouse, a hidden cursor,
+ * keys that send something else. Leaving the other page and scrolling as a whole move the cursor: to where it was told
+ * to be kept, which is why it is told first. A shell that came to its end leaves no line half written. */
+static void tidy_screen(bool over)
 {
-    static const char codes[] =
-        "\033[?1049l\033[?1000l\033[?1002l\033[?1003l\033[?1006l\033[?2004l\033[?25h\033[0m\r\n";
+    static const char codes[] = "\0337\033[?1049l\0337\033[r\0338\033[?1l\033>"
+                                "\033[?1000l\033[?1002l\033[?1003l\033[?1006l\033[?2004l\033[?25h\033[0m\r\n";
 
-    (void)!write(STDOUT_FILENO, codes, sizeof codes - 1);
+    (void)!write(STDOUT_FILENO, codes, sizeof codes - (over ? 3 : 1));
 }
 
 static int report(struct shell *shell, int status)
 {
-    if (shell->raw && !shell->over)
-        tidy_screen();
+    if (shell->raw)
+        tidy_screen(shell->over);
     if (shell->raw)
         guard_restore(STDIN_FILENO, &shell->before);
     if (shell->over)

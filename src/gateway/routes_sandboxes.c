@@ -10,6 +10,7 @@
 #include "run/isolation.h"
 #include "sandbox/errand.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,7 +223,7 @@ static void on_recoverer_gone(struct http_request *request)
 
 static void on_recovered(void *data, struct sandbox *sandbox, const struct hc_err *err)
 {
-    (void)sandbox;
+    char lost[24];
     struct creation creation = *(struct creation *)data;
     free(data);
     creation.request->on_gone = NULL;
@@ -232,6 +233,9 @@ static void on_recovered(void *data, struct sandbox *sandbox, const struct hc_er
         return;
     }
     http_add_header(creation.request, "Hotcell-Recovered", "true");
+    snprintf(lost, sizeof lost, "%" PRIu64, sandbox->lost);
+    if (sandbox->lost > 0)
+        http_add_header(creation.request, "Hotcell-Skipped", lost);
     gateway_handle(creation.gateway, creation.request);
 }
 

@@ -24,6 +24,8 @@ void sandboxes_remove(struct sandbox *sandbox); /* and frees it */
 
 /* recover.c */
 void recover_later(struct sandbox *sandbox);   /* it was used: its files are packed soon, if it is one that recovers */
+int recover_listen(struct sandbox *sandbox);   /* the end of a pipe for the head of what unpacks them, or -errno */
+void recover_told(struct sandbox *sandbox);    /* it is done: sandbox->lost */
 void recover_release(struct sandbox *sandbox); /* it goes */
 
 /* volumes.c */

@@ -1,11 +1,14 @@
 /*
  * What a sandbox that recovers by itself needs: its files, as they were when somebody last used it. A while after each
  * use a helper packs the working directory, and the archive is kept here and by the warden; when the cell dies, the
- * next one begins with it. What changed after that, and what is larger than RECOVER_LIMIT, is lost with the cell.
+ * next one begins with it. What changed after that, what does not fit into RECOVER_LIMIT and what cannot be packed is
+ * lost with the cell: it is counted, and told with the recovery.
  */
 #include "base/fd.h"
+#include "base/log.h"
 #include "sandbox/errand.h"
 #include "sandbox/internal.h"
+#include "text/json.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,7 +16,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { RECOVER_LIMIT = 256 << 20 };
+enum { RECOVER_LIMIT = 256 << 20, HEAD_MAX = 4096, HEAD_DEPTH = 4 };
 #define RECOVER_PAUSE (100000ULL)
 #define RECOVER_TIME (60 * 1000000ULL)
 
@@ -23,7 +26,14 @@ struct packing { /* one that is being made */
     struct hc_watch *watch;
     int pipe, file;
     bool good;
+    uint64_t skipped;
 };
+
+static uint64_t skipped_of(const json_t *head)
+{
+    json_int_t count = json_integer_value(json_object_get(head, "skipped"));
+    return count > 0 ? (uint64_t)count : 0;
+}
 
 static void packing_free(struct packing *packing)
 {
@@ -59,6 +69,7 @@ static void on_head(void *data, const json_t *head, const struct hc_err *err)
     (void)err;
     struct packing *packing = data;
     packing->good = json_is_true(json_object_get(head, "ok"));
+    packing->skipped = skipped_of(head);
 }
 
 static void on_packed(void *data, bool whole)
@@ -71,7 +82,11 @@ static void on_packed(void *data, bool whole)
     if (whole && packing->good && hc_memfd_seal(packing->file) == 0) {
         hc_close(sandbox->files);
         sandbox->files = HC_TAKE_FD(packing->file);
+        sandbox->skipped = packing->skipped;
         sandbox_save(sandbox);
+    } else if (sandbox->state == SANDBOX_RUNNING) {
+        hc_log(HC_LOG_WARNING, "sandbox %s: its files could not be packed; if it dies it begins with older ones",
+               sandbox->id);
     }
     packing_free(packing);
     if (!sandbox->packed)
@@ -100,6 +115,8 @@ static int pack(struct sandbox *sandbox)
     if (result == 0)
         result = errand_number(&words, "limit", RECOVER_LIMIT);
     if (result == 0)
+        result = errand_word(&words, "recover", "true");
+    if (result == 0)
         result = errand_start(sandbox, &words, -1, theirs, RECOVER_TIME, &events, &packing->errand, &err);
     words_release(&words);
     if (result < 0)
@@ -124,9 +141,33 @@ void recover_later(struct sandbox *sandbox)
         sandbox->pack_timer = hc_loop_timer(sandbox->all->loop, hc_now() + RECOVER_PAUSE, on_time, sandbox);
 }
 
+int recover_listen(struct sandbox *sandbox)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    hc_set_nonblock(ends[0], true);
+    hc_close(sandbox->fill_head);
+    sandbox->fill_head = ends[0];
+    return ends[1];
+}
+
+void recover_told(struct sandbox *sandbox)
+{
+    char text[HEAD_MAX];
+    hc_cleanup_json json_t *head = NULL;
+    /* One line, which a pipe has room for; the helper is gone. */
+    ssize_t length = sandbox->fill_head < 0 ? -1 : read(sandbox->fill_head, text, sizeof text);
+    sandbox->fill_head = hc_close(sandbox->fill_head);
+    if (length > 0)
+        (void)hc_json_read(text, (size_t)length, HEAD_DEPTH, &head, NULL);
+    sandbox->lost = sandbox->skipped + skipped_of(head);
+}
+
 void recover_release(struct sandbox *sandbox)
 {
     hc_timer_remove(sandbox->pack_timer);
     sandbox->pack_timer = NULL;
     sandbox->files = hc_close(sandbox->files);
+    sandbox->fill_head = hc_close(sandbox->fill_head);
 }

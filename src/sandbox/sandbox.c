@@ -11,6 +11,7 @@
 #include "sandbox/order.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,10 +124,10 @@ static json_t *state_of(const struct sandbox *sandbox)
         json_object_set_new(saved, "created_at", json_integer(fixture->created_at));
         json_array_append_new(list, saved);
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant,
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o}", "id", sandbox->id, "tenant", sandbox->tenant,
                      "secret", sandbox->secret, "order", sandbox->order, "created_at", (json_int_t)sandbox->created_at,
-                     "used_at", (json_int_t)sandbox->used_at, "recovered", (json_int_t)sandbox->recovered, "file_size",
-                     (json_int_t)sandbox->file_size, "fixtures", list);
+                     "used_at", (json_int_t)sandbox->used_at, "recovered", (json_int_t)sandbox->recovered, "skipped",
+                     (json_int_t)sandbox->skipped, "file_size", (json_int_t)sandbox->file_size, "fixtures", list);
 }
 
 void sandbox_save(struct sandbox *sandbox)
@@ -156,10 +157,12 @@ static void told_created(struct sandbox *sandbox, const struct hc_err *err)
 
 static void running(struct sandbox *sandbox)
 {
+    char lost[96];
+    snprintf(lost, sizeof lost, "%" PRIu64 " of the files in its working directory could not be kept", sandbox->lost);
     sandbox->state = SANDBOX_RUNNING;
     sandbox_used(sandbox);
     sandbox_save(sandbox);
-    sandbox_tell(sandbox, sandbox->recovered ? "sandbox_recovered" : "sandbox_created", NULL);
+    sandbox_tell(sandbox, sandbox->recovered ? "sandbox_recovered" : "sandbox_created", sandbox->lost ? lost : NULL);
     told_created(sandbox, NULL);
 }
 
@@ -167,6 +170,7 @@ static void on_filled(struct box_job *job, const struct warden_message *message)
 {
     struct sandbox *sandbox = job->data;
     sandbox->filling = false;
+    recover_told(sandbox);
     if (sandbox->state != SANDBOX_CREATING)
         return;
     if (message->facts.end == JOB_EXITED && message->facts.exit_code == 0) {
@@ -190,16 +194,20 @@ static int fill(struct sandbox *sandbox)
     plan_job_limits(&sandbox->limits, &spec.limits);
     spec.limits.wall = FILL_TIME;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int fds[5] = {again ? sandbox->files : null, null, null, -1, first ? sandbox->plan.files : -1};
+    int head = again ? recover_listen(sandbox) : -1; /* without it nobody hears how much did not fit */
+    int fds[5] = {again ? sandbox->files : null, null, head >= 0 ? head : null, -1, first ? sandbox->plan.files : -1};
     int result = null < 0 ? -errno : words_add(&argv, again ? "unpack" : "disk");
     if (result == 0 && again)
         result = errand_word(&argv, "path", sandbox->plan.cell.work_dir);
+    if (result == 0 && again)
+        result = errand_word(&argv, "recover", "true");
     if (result == 0)
         result = fds[3] = argument_block(sandbox->plan.cell.work_dir, &argv, &sandbox->plan.env);
     sandbox->filler = (struct box_job){.data = sandbox, .ended = on_filled};
     if (result >= 0)
         result = box_start(sandbox->box, &sandbox->filler, &spec, fds, fds[4] >= 0 ? 5 : 4);
     hc_close(null);
+    hc_close(head);
     hc_close(fds[3]);
     words_release(&argv);
     sandbox->filling = result >= 0;
@@ -392,6 +400,7 @@ int sandbox_recover(struct sandbox *sandbox,
     if (result < 0)
         return result;
     sandbox->recovered++;
+    sandbox->lost = 0;
     sandbox->state = SANDBOX_CREATING;
     hc_err_clear(&sandbox->why);
     sandbox->created = created;

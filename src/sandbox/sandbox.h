@@ -91,6 +91,9 @@ struct sandbox {
     bool recover;
     unsigned recovered;      /* how often it was made anew */
     int files;               /* of one that recovers: its working directory as a tar, sealed; or -1 */
+    uint64_t skipped;        /* what those files are without */
+    uint64_t lost;           /* when it was last made anew: that, and what did not fit */
+    int fill_head;           /* what the filler says, while it is at work; or -1 */
     bool packed;             /* and nobody has used it since */
     struct packing *packing; /* recover.c: one that is being made */
     struct hc_timer *pack_timer;

@@ -37,7 +37,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, const char *tenant)
     if (!sandbox)
         return NULL;
     sandbox->all = all;
-    sandbox->plan.files = sandbox->files = -1;
+    sandbox->plan.files = sandbox->files = sandbox->fill_head = -1;
     sandbox->created_at = sandbox->used_at = sandbox_wall_clock();
     sandbox->created_clock = sandbox->used_clock = hc_now();
     snprintf(sandbox->tenant, sizeof sandbox->tenant, "%s", tenant);
@@ -167,6 +167,7 @@ static int restore(struct sandbox *sandbox, const json_t *state, struct hc_err *
     snprintf(sandbox->secret, sizeof sandbox->secret, "%s", secret);
     sandbox->created_at = json_integer_value(json_object_get(state, "created_at"));
     sandbox->recovered = (unsigned)json_integer_value(json_object_get(state, "recovered"));
+    sandbox->skipped = (uint64_t)json_integer_value(json_object_get(state, "skipped"));
     sandbox->file_size = (uint64_t)json_integer_value(json_object_get(state, "file_size"));
     int64_t age = sandbox_wall_clock() - sandbox->created_at;
     sandbox->created_clock -= age > 0 && (uint64_t)age < sandbox->created_clock ? (uint64_t)age : 0;

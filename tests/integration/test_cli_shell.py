@@ -195,6 +195,19 @@ def test_leaving_and_taking_it_up_again(shell):
     assert third.wait() == 0
 
 
+@pytest.mark.parametrize("leave", [b"exit\r", b"~."])
+def test_what_a_program_did_to_the_screen_and_the_keys_is_undone(shell, leave):
+    terminal = shell()
+    terminal.command(b"printf '\\033[5;10r\\033[?1h\\033='; echo se''t", b"set\r\n")
+    terminal.expect(PROMPT)
+    terminal.type(b"\r")
+    terminal.expect(PROMPT)
+    terminal.type(leave)
+    assert terminal.wait() == 0 and terminal.settings() == terminal.before
+    for code in (b"\033[r", b"\033[?1l", b"\033>", b"\033[?25h"):
+        assert code in terminal.shown, (code, terminal.shown)
+
+
 def test_a_tilde_is_a_tilde(shell):
     terminal = shell()
     terminal.type(b"\r")

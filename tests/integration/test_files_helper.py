@@ -434,11 +434,21 @@ def test_move_renames_and_overwrites_only_when_asked(call, folder):
     assert call("move", from_="a", to="b", overwrite="true").head == {"ok": True, "copied": False}
     assert (folder / "b").read_text() == "a" and not (folder / "a").exists()
     assert call("move", from_="tree", to="other").ok and (folder / "other/in").is_dir()
-    assert call("move", from_="b", to="x/y/b").code == "not_found"
-    assert call("move", from_="b", to="x/y/b", parents="true").ok
-    assert call("move", from_="other", to="other/in/it").code == "invalid_request"
+    assert call("move", from_="b", to="x/y/b", parents="false").code == "not_found"
+    assert call("move", from_="b", to="x/y/b").ok and (folder / "x/y/b").read_text() == "a"
     assert call("move", from_="x", to="other", overwrite="true").code == "conflict"
     assert call("move", to="x").code == "invalid_request"
+
+
+def test_a_folder_is_not_moved_into_itself_and_both_are_named(call, folder):
+    (folder / "n/in").mkdir(parents=True)
+    (folder / "link").symlink_to("n/in")
+    for source, to in (("n", "n/x"), ("n", "n/new/par/x"), ("n", "./link/x"), (".", "x"), ("n", folder / "n/in/x"), ("/", "/x")):
+        answer = call("move", from_=source, to=to)
+        assert answer.code in ("invalid_request", "forbidden") and source in answer.head["message"], answer.head
+        assert answer.code == "forbidden" or str(to) in answer.head["message"] and "inside" in answer.head["message"], answer.head
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == ["link", "n", "n/in"]
+    assert call("move", from_="n/in", to="nn").ok and call("move", from_="nn", to="n/nn").ok and call("move", from_="n/nn", to="n2/nn").ok
 
 
 def test_a_move_to_another_file_system_copies_whole_trees(call, folder, elsewhere):
@@ -476,6 +486,24 @@ def test_a_move_to_another_file_system_that_fails_changes_nothing(call, folder, 
     assert call("move", from_="tree/file", to=elsewhere / "taken").code == "conflict"
     assert call("move", from_="tree/file", to=elsewhere / "taken", overwrite="true").ok
     assert (elsewhere / "taken").read_text() == "text"
+
+
+def test_a_move_of_what_cannot_be_deleted_leaves_no_copy(folder, elsewhere):
+    for path in (folder, *folder.parents[:-1]):
+        path.chmod(path.stat().st_mode | 0o055)
+    elsewhere.chmod(0o777)
+    for name, mode in (("closed", 0o755), ("sticky", 0o1777)):
+        (folder / name / "tree").mkdir(parents=True)
+        (folder / name / "file").write_text("text")
+        (folder / name / "tree/in").write_text("text")
+        (folder / name).chmod(mode)
+    copy = folder / "helper"
+    shutil.copy(HELPER, copy)
+    for source in ("closed/file", "closed/tree", "sticky/file", "sticky/tree"):
+        words = ["move", f"from={source}", f"to={elsewhere}/sub/x", "parents=true"]
+        answer = Answer(subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", copy, "--sealed", *words], cwd=folder, capture_output=True, timeout=60 * SLOW))
+        assert answer.code == "forbidden" and (folder / source).exists(), source
+        assert os.listdir(elsewhere) == ([] if source.startswith("closed") else ["sub"]) and not (elsewhere / "sub/x").exists(), source
 
 
 def test_mkdir_makes_parents_when_asked(call, folder):

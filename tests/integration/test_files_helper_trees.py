@@ -342,6 +342,48 @@ def archive_of(*entries, form=tarfile.PAX_FORMAT):
 FILE, DIR, LINK, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 
 
+def test_folders_and_links_come_back_with_their_modes_and_times(call, folder):
+    for path in ("from/closed/in/deep", "from/plain", "from/unseen"):
+        (folder / path).mkdir(parents=True)
+    (folder / "from/closed/in/deep/file").write_text("text")
+    (folder / "from/plain/link").symlink_to("nowhere")
+    os.utime(folder / "from/plain/link", (11, 11), follow_symlinks=False)
+    modes = {"closed/in/deep": 0o555, "closed/in": 0o500, "closed": 0o500, "plain": 0o1777, "unseen": 0o400}
+    for at, (path, mode) in enumerate(modes.items()):
+        os.utime(folder / "from" / path, (20 + at, 20 + at))
+        (folder / "from" / path).chmod(mode)
+    guest = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]  # not even root goes everywhere then
+    archive = call("pack", path="from")
+    answer = call("unpack", stdin=archive.body, path="to", before=guest)
+    assert answer.ok and archive.head["skipped"] == 0 and answer.head["entries"] == archive.head["entries"], answer.head
+    for at, (path, mode) in enumerate(modes.items()):
+        facts = (folder / "to" / path).stat()
+        assert (facts.st_mode & 0o7777, facts.st_mtime) == (mode, 20 + at), path
+    assert (folder / "to/plain/link").lstat().st_mtime == 11 and (folder / "to/closed/in/deep/file").read_text() == "text"
+    assert call("unpack", stdin=archive.body[:-1024 - 100], path="cut").ok is False
+    assert (folder / "cut/closed").stat().st_mode & 0o7777 == 0o500
+
+
+def test_of_what_is_recovered_as_much_is_there_as_fits(call, folder):
+    (folder / "from").mkdir()
+    (folder / "from/small").write_text("x" * 100)
+    with open(folder / "from/sparse", "wb") as file:
+        file.truncate(8 << 20)
+        file.seek(4 << 20)
+        file.write(b"middle")
+    assert call("pack", path="from", limit=200).code == "too_large"
+    archive = call("pack", path="from", limit=200, recover="true")
+    assert (archive.head["entries"], archive.head["skipped"]) == (1, 1)
+    archive = call("pack", path="from", recover="true")
+    assert archive.head["skipped"] == 0
+    assert call("unpack", stdin=archive.body, path="to", recover="true").head["skipped"] == 0
+    subprocess.run(["diff", "-r", "from", "to"], cwd=folder, check=True)
+    assert (folder / "to/sparse").stat().st_blocks * 512 < 1 << 20
+    few = call("unpack", stdin=archive.body, path="few", recover="true", before=["prlimit", "--fsize=1000000"])
+    assert few.head["skipped"] == 1 and os.listdir(folder / "few") == ["small"]
+    assert call("unpack", stdin=archive.body, path="none", before=["prlimit", "--fsize=1000000"]).code == "too_large"
+
+
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_archives_of_every_form_are_unpacked(call, folder, form):
     long = "d" * 90 + "/" + "e" * 90

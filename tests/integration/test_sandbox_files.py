@@ -195,6 +195,10 @@ def test_folders_are_made_moved_and_deleted(box):
     assert box.ask("POST", "/files/mkdir", {"path": "a/b/c", "mode": "0700"}).status == 201
     assert box.ask("POST", "/files/mkdir", {"path": "a/b/c"}).status == 204
     assert box.ask("POST", "/files/mkdir", {"path": "q/r", "parents": False}).status == 404
+    for path in ("/etc/z", "/etc/z/y"):
+        refused = box.ask("POST", "/files/mkdir", {"path": path})
+        assert refused.status == 403 and "Read-only file system" in refused.json["detail"], refused
+    assert box.ask("POST", "/files/mkdir", {"path": "/etc"}).status == 204 and box.ask("POST", "/files/mkdir", {"path": "/etc", "parents": False}).status == 409
     assert box.out("stat -c %a a/b/c") == "700\n"
     box.put("a/b/c/f", b"1")
     assert box.ask("POST", "/files/move", {"from": "a", "to": "z"}).status == 200 and box.get("z/b/c/f").body == b"1"
@@ -202,6 +206,10 @@ def test_folders_are_made_moved_and_deleted(box):
     assert box.ask("POST", "/files/move", {"from": "g", "to": "z/b/c/f"}).status == 409
     assert box.ask("POST", "/files/move", {"from": "g", "to": "z/b/c/f", "overwrite": True}).status == 200 and box.get("z/b/c/f").body == b"2"
     assert box.ask("POST", "/files/move", {"from": "z", "to": "/tmp/z"}).json["copied"] in (True, False) and box.out("cat /tmp/z/b/c/f") == "2"
+    box.put("f2", b"3")
+    assert box.ask("POST", "/files/move", {"from": "f2", "to": "new/par/f"}).status == 200 and box.get("new/par/f").body == b"3"
+    refused = box.ask("POST", "/files/move", {"from": "/etc/passwd", "to": "deep/pw"})
+    assert refused.status == 403 and box.facts("deep").status == 404
     assert box.ask("DELETE", "/files/{path}", path="tmp/z").status == 409
     assert box.ask("DELETE", "/files/{path}?recursive=true", path="tmp/z").status == 204
     assert box.facts("/tmp/z").status == 404

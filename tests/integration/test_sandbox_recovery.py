@@ -69,6 +69,20 @@ def test_one_that_recovers_is_there_again_with_its_files_and_settings(start_serv
         check(box, times)
 
 
+def test_what_could_not_be_kept_is_counted_and_told(start_server):
+    server = start_server()
+    box = Sandbox(server, recover=True, limits={"disk": "64m"})
+    box.out("mkfifo fifo; echo x > closed; chmod 0 closed; mkdir -m 0 hidden; echo kept > kept; for i in 1 2 3 4 5; do truncate -s 60M s$i; echo end >> s$i; done; mkdir -m 500 own; touch -d @77 own")
+    time.sleep(1.5 * SLOW)
+    kill_first_process(box)
+    wait_for(lambda: box.state == "failed")
+    answer = wait_for(lambda: (one := box.exec("cat kept; ls | grep -v '^s'; tail -qc4 s? | uniq -c; stat -c '%s' s? | uniq -c; stat -c '%a %Y' own")).status == 200 and one)
+    assert answer.json["stdout"] == f"kept\nkept\nown\n      4 end\n      4 {(60 << 20) + 4}\n500 77\n", answer.json
+    assert (answer.headers["hotcell-recovered"], answer.headers["hotcell-skipped"]) == ("true", "4")
+    assert "hotcell-skipped" not in box.exec("true").headers
+    wait_for(lambda: any("sandbox_recovered" in line and "4 of the files" in line for line in server.log))
+
+
 @pytest.mark.parametrize("kill, word", ((kill_first_process, "pid 1"), (kill_warden, "warden")))
 def test_one_that_does_not_is_failed_and_says_why(start_server, kill, word):
     server = start_server()
