@@ -244,5 +244,7 @@ void gateway_refused(void *data, const char *peer, int status, const char *why)
     const struct gateway *gateway = data;
     if (gateway->metrics != NULL)
         metrics_request(gateway->metrics, "", status);
+    if (status < 500 && status != 408) /* a client that is slow, or a server that is full, is no attack */
+        tenants_note_nonsense(gateway->tenants, peer, status, why);
     hc_log(HC_LOG_DEBUG, "%s: %d %s", peer, status, why);
 }

@@ -199,9 +199,10 @@ int tenants_identify(struct tenants *tenants, const struct http_request *request
     return 0;
 }
 
-void tenants_note_refusal(struct tenants *tenants, const struct http_request *request, const char *event,
-                          const char *why)
+/* Takes the detail. */
+static void write_refusal(struct tenants *tenants, const char *event, json_t *taken)
 {
+    hc_cleanup_json json_t *detail = taken;
     unsigned retry;
     if (tenants->gateway->audit == NULL)
         return;
@@ -209,13 +210,25 @@ void tenants_note_refusal(struct tenants *tenants, const struct http_request *re
         tenants->refusals_left_out++;
         return;
     }
-    hc_cleanup_json json_t *detail =
-        json_pack("{s:s, s:s, s:o, s:o, s:I}", "peer", request->peer, "method", request->method_name, "path",
-                  hc_json_text_lossy(request->path), "why", hc_json_text_lossy(why), "left_out",
-                  (json_int_t)tenants->refusals_left_out);
+    if (detail != NULL)
+        json_object_set_new(detail, "left_out", json_integer((json_int_t)tenants->refusals_left_out));
     hc_cleanup_free char *text = detail != NULL ? hc_json_write(detail, false) : NULL;
     if (audit_add(tenants->gateway->audit, event, NULL, NULL, text) == 0)
         tenants->refusals_left_out = 0;
+}
+
+void tenants_note_refusal(struct tenants *tenants, const struct http_request *request, const char *event,
+                          const char *why)
+{
+    write_refusal(tenants, event,
+                  json_pack("{s:s, s:s, s:o, s:o}", "peer", request->peer, "method", request->method_name, "path",
+                            hc_json_text_lossy(request->path), "why", hc_json_text_lossy(why)));
+}
+
+void tenants_note_nonsense(struct tenants *tenants, const char *peer, int status, const char *why)
+{
+    write_refusal(tenants, "request_refused",
+                  json_pack("{s:s, s:i, s:o}", "peer", peer, "status", status, "why", hc_json_text_lossy(why)));
 }
 
 bool tenants_may_cache(struct tenants *tenants, const char *name)

@@ -23,6 +23,9 @@ int tenants_identify(struct tenants *tenants, const struct http_request *request
 void tenants_note_refusal(struct tenants *tenants, const struct http_request *request, const char *event,
                           const char *why);
 
+/* The same for what did not become a request: two lengths, a path that climbs, more headers than there may be. */
+void tenants_note_nonsense(struct tenants *tenants, const char *peer, int status, const char *why);
+
 /* Whether compiles of this tenant may be kept (gateway/compile_cache.h). */
 bool tenants_may_cache(struct tenants *tenants, const char *name);
 

@@ -266,6 +266,19 @@ def test_a_rebound_host_is_403(server, host):
     assert audit(server, "request_refused")
 
 
+def test_what_is_no_request_is_in_the_audit_log(start_server):
+    server = start_server()
+    sent = {b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n": 400,
+            b"GET /v1/../v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n": 400,
+            b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n": 431}
+    for text, status in sent.items():
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(text)
+            assert client.recv(65536).startswith(b"HTTP/1.1 %d " % status), text[:60]
+    found = [entry["detail"] for entry in audit(server, "request_refused")]
+    assert [one["status"] for one in found] == [400, 400, 431] and all(one["why"] and one["peer"] for one in found), found
+
+
 def test_loopback_names_are_served(server):
     for host in ("localhost", f"localhost:{server.port}", "127.0.0.1", f"127.0.0.1:{server.port}", "[::1]", "LOCALHOST:1"):
         assert server.get("/v1/stats", headers={"Host": host}).status == 200, host
