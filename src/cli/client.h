@@ -60,7 +60,12 @@ int state_audit(const struct state_place *place, enum state_use use, struct hc_e
 /* remote_summary of a result that was read. */
 const char *result_json_summary(const json_t *result, char *text, size_t size);
 /* "2026-01-02 03:04:05" in local time from an RFC 3339 string; as it is when it is none. */
+struct table;
+
 const char *client_time(const char *rfc3339, char *text, size_t size);
+/* Two columns: how many tests of a run passed, and of the others the verdict and the reason. Nothing where it has none.
+ */
+void client_add_tests(struct table *table, const json_t *run);
 
 /* ---- the verbs: client_*.c ---- */
 int client_history(struct cli *cli, const struct client_line *line);

@@ -204,6 +204,7 @@ static int show_run(const json_t *run)
         if (result_json_summary(run, line, sizeof line)[0])
             add_fact(&table, "why", TABLE_PLAIN, line);
     }
+    client_add_tests(&table, run);
     snprintf(line, sizeof line, "%s%s%s", json_text(run, "language"), version[0] ? " " : "", version);
     add_fact(&table, "language", TABLE_PLAIN, line[0] ? line : "-");
     add_fact(&table, "created", TABLE_PLAIN, client_time(json_text(run, "created_at"), when, sizeof when));

@@ -156,9 +156,10 @@ static int show_why(const json_t *run, const json_t *seen)
         add_evidence(&table, json_object_get(diagnosis, "evidence"));
         add_fact(&table, "what to do", TABLE_GOOD, json_text(diagnosis, "hint"));
         add_seen(&table, seen);
-    } else {
+    } else if (!json_is_false(json_object_get(run, "success")) || has_failed(run)) {
         add_fact(&table, "why", TABLE_PLAIN, has_failed(run) ? "there is no diagnosis" : "it has not failed");
     }
+    client_add_tests(&table, run);
     int status = table_print(&table);
     return status < 0 ? message_cannot_write(status) : EXIT_OK;
 }

@@ -437,6 +437,18 @@ def test_show_one_run(server, source):
     assert wrong.returncode == 2 and b"there is no run" in wrong.stderr and f"did you mean {result['id']}?".encode() in wrong.stderr
 
 
+def test_tests_that_failed_are_told_by_show_and_why(server):
+    tests = [{"stdin": "1", "expect_stdout": "2\n"}, {"name": "two", "stdin": "2", "expect_stdout": "5\n"}, {"stdin": "x"}]
+    run = server.run(code="print(int(input()) * 2)", tests=tests).json
+    same = server.run(code="print(0)", tests=[{"expect_stdout": "1"}]).json
+    assert (run["tests_passed"], same["status"], same["success"]) == (1, "completed", False)
+    for verb in ("show", "why"):
+        shown = hotcell(verb, run["id"], *place(server)).stdout.decode()
+        assert re.search(r"^tests +1 of 3 passed$", shown, re.M) and re.search(r'^two +failed: its output, "4", ', shown, re.M), shown
+        assert re.search(r"^test 3 +error: invalid literal", shown, re.M), shown
+        assert re.search(r"^tests +0 of 1 passed$", hotcell(verb, same["id"], *place(server)).stdout.decode(), re.M)
+
+
 def test_what_a_guest_wrote_does_not_drive_the_terminal(server):
     result = json.loads(hotcell("--server", server.url, "run", "--json", "-c", r"print('\x1b[31mred\x1b[0m')").stdout)
     leader, follower = os.openpty()
