@@ -51,8 +51,9 @@ size_t entry_size(const struct entry *entry);
 void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words);
 /* The words of a block, in memory that stays. */
 int entry_read_block(int block, struct entry_words *words, struct hc_err *err);
-/* Unpacks `files` (or not: -1) and goes to the working directory that the block names. */
+/* Unpacks `files` (or not: -1) in `folder`, in which the process is after it. */
 int entry_unpack(int files, const char *folder, struct hc_err *err);
+/* To the working directory that the block names: the request's fault where that cannot be. */
 int entry_chdir(const char *cwd, struct hc_err *err);
 /* Becomes the program that the words name, found as a shell would. Returns only when it cannot. */
 int entry_exec(const struct entry_words *words, struct hc_err *err);
