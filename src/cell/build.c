@@ -271,13 +271,14 @@ void cell_kill(const struct cell *cell)
 bool cell_is_ending(const struct cell *cell)
 {
     char path[32], text[512];
-    unsigned flags = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)cell->pid);
     hc_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t count = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (count <= 0)
         return false;
     text[count] = '\0';
-    const char *rest = strrchr(text, ')'); /* after its name, which is any text */
-    return rest && sscanf(rest, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & 0x4 /* PF_EXITING */);
+    const char *rest = strrchr(text, ')');          /* after its name, which is any text, */
+    for (int field = 2; rest && field < 9; field++) /* and before the ninth */
+        rest = strchr(rest + 1, ' ');
+    return rest && (strtoul(rest, NULL, 10) & 0x4 /* PF_EXITING */);
 }

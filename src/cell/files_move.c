@@ -112,9 +112,9 @@ static int not_into_itself(const char *from, const char *to, const struct stat *
 
 int files_move(struct files *files, struct hc_err *err)
 {
-    char from[PATH_MAX], to[PATH_MAX];
+    char from[PATH_MAX] = "", to[PATH_MAX] = "";
     bool overwrite = false, parents = true, copied = false;
-    struct stat stat;
+    struct stat stat = {0};
     int status = files_path(files, FILES_FROM, from, err);
     if (status == 0)
         status = files_path(files, FILES_TO, to, err);

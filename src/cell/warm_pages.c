@@ -116,9 +116,10 @@ __attribute__((destructor)) void warm_pages_report(void)
 /* A mapping of a file that is only read: a fork leaves out its pages, for a child can find them again. */
 static bool is_left_out(const char *rest)
 {
-    unsigned long inode = 0;
-    return rest[1] == 'r' && rest[2] == '-' && rest[4] == 'p' && sscanf(rest, " %*4s %*s %*s %lu", &inode) == 1 &&
-           inode != 0;
+    const char *inode = rest; /* " r-xp 00000000 fe:00 1234 …" */
+    for (int field = 0; inode && field < 3; field++)
+        inode = strchr(inode + 1, ' ');
+    return rest[1] == 'r' && rest[2] == '-' && rest[4] == 'p' && inode && strtoul(inode, NULL, 10) != 0;
 }
 
 /* Nothing was written to it, by a linker for instance: what is there is what the file has. */

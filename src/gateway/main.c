@@ -383,17 +383,19 @@ static bool is_loopback(int fd)
 static const char *address_of(int fd, char *text, size_t size)
 {
     struct sockaddr_storage address = {0};
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
     socklen_t length = sizeof address;
     char host[INET6_ADDRSTRLEN] = "?";
     getsockname(fd, (struct sockaddr *)&address, &length);
-    const struct sockaddr_in *four = (const struct sockaddr_in *)&address;
-    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address;
+    memcpy(&four, &address, sizeof four);
+    memcpy(&six, &address, sizeof six);
     if (address.ss_family == AF_INET6) {
-        inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof host);
-        snprintf(text, size, "[%s]:%u", host, ntohs(six->sin6_port));
+        inet_ntop(AF_INET6, &six.sin6_addr, host, sizeof host);
+        snprintf(text, size, "[%s]:%u", host, ntohs(six.sin6_port));
     } else {
-        inet_ntop(AF_INET, &four->sin_addr, host, sizeof host);
-        snprintf(text, size, "%s:%u", host, ntohs(four->sin_port));
+        inet_ntop(AF_INET, &four.sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%u", host, ntohs(four.sin_port));
     }
     return text;
 }

@@ -31,8 +31,9 @@ static int bad_address(const char *text, struct hc_err *err)
 {
     hc_fail(err, HC_CLASS_REQUEST, EINVAL,
             "expected an address and a port such as 127.0.0.1:7600 or [::1]:7600, found \"%.100s\"", text);
-    return hc_err_remedy(err, "numbers, for no name but localhost is looked up; port 0 is one that is free, and "
-                              "0.0.0.0 and [::] are all interfaces");
+    hc_err_remedy(err, "numbers, for no name but localhost is looked up; port 0 is one that is free, and 0.0.0.0 and "
+                       "[::] are all interfaces");
+    return -EINVAL;
 }
 
 /* Numbers only, and localhost: a name that needs a resolver may change under a server that runs for a year. */
@@ -108,14 +109,20 @@ static int name_listener(struct listener *listener, struct hc_err *err)
 
 static uint16_t port_of(const struct sockaddr_storage *address)
 {
-    return ntohs(address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port
-                                               : ((const struct sockaddr_in6 *)address)->sin6_port);
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    memcpy(&four, address, sizeof four);
+    memcpy(&six, address, sizeof six);
+    return ntohs(address->ss_family == AF_INET ? four.sin_port : six.sin6_port);
 }
 
 static bool is_any(const struct sockaddr_storage *address)
 {
-    return address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_addr.s_addr == INADDR_ANY
-                                         : IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    memcpy(&four, address, sizeof four);
+    memcpy(&six, address, sizeof six);
+    return address->ss_family == AF_INET ? four.sin_addr.s_addr == INADDR_ANY : IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr);
 }
 
 /* Which of those that are open already is where this one wants to be. The last one is its own; NULL: none. */
