@@ -282,7 +282,6 @@ static void on_time(struct hc_loop *loop, void *data)
 
 int call_arm(struct call *call, uint64_t time)
 {
-    call->begun = hc_now();
     if (time == 0)
         return 0;
     call->timer = hc_loop_timer(sandbox_loop(call->speaker->fixture.sandbox), call->begun + time, on_time, call);

@@ -463,7 +463,10 @@ int speaker_call(struct speaker *speaker, const char *code, size_t code_length, 
         json_decref(results);
         return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
     }
-    *call = (struct call){.speaker = speaker, .id = hc_now(), .events = *events, .pipe = {-1, -1}};
+    /* Its time begins before the program hears of it: what that starts at once must not be older than the call, or it
+     * would be left alone when the call is ended. */
+    uint64_t now = hc_now();
+    *call = (struct call){.speaker = speaker, .id = now, .begun = now, .events = *events, .pipe = {-1, -1}};
     call->outcome.results = results;
     capture_init(&call->outcome.out, cap);
     capture_init(&call->outcome.err, cap);
