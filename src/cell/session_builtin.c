@@ -45,7 +45,7 @@ struct builtin {
 };
 enum { BUILTIN_ENABLED = 1, SEVAL_NONINT = 1, SEVAL_NOHIST = 4, SEVAL_RESETLINE = 16 };
 
-extern int last_command_exit_value, indirection_level;
+extern int last_command_exit_value, indirection_level, already_making_children;
 extern volatile sig_atomic_t interrupt_state;
 extern int (*this_shell_builtin)(void *words);
 extern int wait_builtin(void *words);
@@ -54,6 +54,7 @@ extern int parse_and_execute(char *code, const char *name, int flags);
 extern void begin_unwind_frame(const char *tag);
 extern void add_unwind_protect(void (*function)(void *), void *argument);
 extern void run_unwind_frame(const char *tag);
+extern void cleanup_the_pipeline(void);
 extern void *save_pipestatus_array(void);
 extern void restore_pipestatus_array(void *list);
 extern char *get_string_value(const char *name);
@@ -246,6 +247,9 @@ static int call(void *words)
     if (!session.begun)
         begin();
     if (session.unanswered) { /* thrown away: bash does that for nothing but an interrupt */
+        /* Between a fork and the wait for it bash would wait in the next command, and take the status for its own. */
+        cleanup_the_pipeline();
+        already_making_children = 0;
         keep_traces(128 + SIGINT);
         answer("interrupted", session.status);
     }
