@@ -166,6 +166,16 @@ print('found=%d' % len(found))
 """
 
 
+def run_warm(server, **fields):
+    """On a busy machine what waits may be used up, and a run start cold: that proves nothing here, and is asked for again."""
+    for _ in range(10):
+        answer = server.run(**fields)
+        if start_of(answer) == "warm":
+            break
+        time.sleep(0.2)
+    return answer
+
+
 @case(120, "another run in the memory of a zygote's child")
 def memory(trial):
     outside = trial.outside("/usr/bin/python3", "-c", SCAN, "anyone", env={"A": "LEFT-BY-anyone0123456789abcdef"})
@@ -174,10 +184,10 @@ def memory(trial):
     with Service(trial, CONFIG) as server:
         ready(server)
         for i in range(5):
-            answer = server.run(language="python", code="import sys\nkept = '%s' * 100\nprint(len(sys.stdin.read()), len(sys.argv))\n" % left, stdin=left * 1000,
+            answer = run_warm(server, language="python", code="import sys\nkept = '%s' * 100\nprint(len(sys.stdin.read()), len(sys.argv))\n" % left, stdin=left * 1000,
                                 args=[left], env={"LEFT": left}, files={"left": left * 1000, left: "x"})
             trial.check(start_of(answer) == "warm" and answer.run_status == "completed", "a run leaves its words behind")
-            scan = server.run(language="python", code=SCAN, args=["anyone"], limits={"timeout": 20})
+            scan = run_warm(server, language="python", code=SCAN, args=["anyone"], limits={"timeout": 20})
             trial.check(start_of(scan) == "warm" and scan.probes.get("found") == "0", "%s MiB scanned, %s found" % (
                 int(scan.probes.get("scanned", "0")) >> 20, scan.probes.get("found", scan)))
 
@@ -345,7 +355,7 @@ def faults(trial):
             while not (found := serving(server)) and time.monotonic() < deadline:
                 time.sleep(0.02)
             for pid in found:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # gone, or one that nobody asks any more
                     if number == "sendmsg":  # it has made the child, and is about to say so
                         subprocess.run(["strace", "-qq", "-o", "/dev/null", "-p", str(pid), "-e", "trace=sendmsg", "-e", "inject=sendmsg:signal=KILL"],
                                        timeout=15 * SLOW, stderr=subprocess.DEVNULL, check=False)
