@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/languages.h"
+#include "gateway/listener.h"
 #include "gateway/mcp.h"
 #include "gateway/mcp_servers.h"
 #include "gateway/metrics.h"
@@ -17,10 +18,8 @@
 #include "gateway/volumes.h"
 #include "run/isolation.h"
 #include "serve/proto.h"
-#include <arpa/inet.h>
 #include <errno.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,40 +365,6 @@ static int load_tls(struct service *service, const struct gifts *gifts, struct h
     return result;
 }
 
-static bool is_loopback(int fd)
-{
-    struct sockaddr_storage address = {0};
-    socklen_t length = sizeof address;
-    if (getsockname(fd, (struct sockaddr *)&address, &length) < 0)
-        return false;
-    if (address.ss_family == AF_INET)
-        return ntohl(((struct sockaddr_in *)&address)->sin_addr.s_addr) >> 24 == 127;
-    if (address.ss_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)&address)->sin6_addr);
-    return address.ss_family == AF_UNIX;
-}
-
-/* As its owner wrote it, or would have. */
-static const char *address_of(int fd, char *text, size_t size)
-{
-    struct sockaddr_storage address = {0};
-    struct sockaddr_in four;
-    struct sockaddr_in6 six;
-    socklen_t length = sizeof address;
-    char host[INET6_ADDRSTRLEN] = "?";
-    getsockname(fd, (struct sockaddr *)&address, &length);
-    memcpy(&four, &address, sizeof four);
-    memcpy(&six, &address, sizeof six);
-    if (address.ss_family == AF_INET6) {
-        inet_ntop(AF_INET6, &six.sin6_addr, host, sizeof host);
-        snprintf(text, size, "[%s]:%u", host, ntohs(six.sin6_port));
-    } else {
-        inet_ntop(AF_INET, &four.sin_addr, host, sizeof host);
-        snprintf(text, size, "%s:%u", host, ntohs(four.sin_port));
-    }
-    return text;
-}
-
 static int listen_all(struct service *service, const struct gifts *gifts, struct hc_err *err)
 {
     struct gateway *gateway = &service->gateway;
@@ -408,12 +373,12 @@ static int listen_all(struct service *service, const struct gifts *gifts, struct
     bool keys = service->restarts ? tenants_have_keys(gateway->tenants) : tenants_have_key_in_force(gateway->tenants);
     for (uint32_t i = 0; i < gifts->message.listener_count; i++) {
         int fd = gifts->listeners[i];
-        if (!keys && !is_loopback(fd)) {
+        if (!keys && !listener_is_loopback(fd)) {
             char address[64];
             const char *source = gifts->message.listener_source[i];
             hc_fail(err, HC_CLASS_REQUEST, EACCES,
                     "%s (%s) is not loopback: such an address is served only with keys, and none is in force",
-                    address_of(fd, address, sizeof address), source);
+                    listener_address(fd, address, sizeof address), source);
             hc_err_field(err, "%s", source);
             return hc_err_remedy(err, "make one first: hotcell key create NAME (with the same --state)");
         }
