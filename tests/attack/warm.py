@@ -44,7 +44,7 @@ def entries():
         for entry in CASES:
             if entry["number"] in how["numbers"]:
                 found.append(dict(entry, number=entry["number"] + how["offset"], name=entry["name"] + ", " + mode, mode=mode,
-                                  seconds=entry["seconds"] + int(30 * SLOW)))
+                                  seconds=entry["seconds"] + int(90 * SLOW)))
     return found
 
 
@@ -86,7 +86,7 @@ class Warm:
 
     def await_one(self):
         """One waits, or a zygote is there: what has just been used is replaced in a moment. The figure may be a little old."""
-        deadline = time.monotonic() + 15 * SLOW
+        deadline = time.monotonic() + 40 * SLOW  # what waits boots with the least weight there is
         seen, times = 0, 1 if self.mode == "warm" else 3
         while seen < times and time.monotonic() < deadline:
             pool = self.service.get("/v1/stats", unix=True).json.get("pool", {})

@@ -450,7 +450,8 @@ PROGRAMS = {
         "environment, as it is": Program("env | grep -v ^_= | sort; tr '\\0' '\\n' </proc/$$/environ; tr '\\0' '\\n' </proc/$$/cmdline"),
         "time zone": Program("date -d @0 +%H:%M; printf '%(%H:%M)T\\n' 0", env={"TZ": "Asia/Tokyo"}),
         "process": Program("""
-            grep -E '^(Name|Umask|Pid|PPid|NSpid|NSpgid|NSsid|Threads|SigBlk|SigIgn|SigCgt|Cap|NoNewPrivs|Seccomp)' /proc/$$/status
+            wanted='^(Name|Umask|Pid|PPid|NSpid|NSpgid|NSsid|Threads|SigBlk|SigIgn|SigCgt|Cap|NoNewPrivs|Seccomp)'
+            while read -r line; do [[ $line =~ $wanted ]] && echo "$line"; done </proc/$$/status # by the shell itself, which is not about to wait then
             for fd in /proc/$$/fd/*; do echo "${fd##*/} $(readlink "$fd" | sed 's/[0-9]*//g')"; done; cat /proc/$$/comm; ps -e -o comm= | sort | head -3
         """),
         "stdin": Program('read -r first; echo "first: $first"; while read -r -n 3 part; do echo "[$part]"; done; read -r || echo end', stdin="a line\nanother"),

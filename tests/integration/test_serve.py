@@ -560,10 +560,10 @@ def test_both_die_at_the_same_time(start_server):
         end_process(server.process_of(name))
     assert until(lambda: answers(server), 10), server.log[-5:]
     assert ended(server, running_one)["status"] == "internal"
-    # The first may have begun when the gateway died, with the warden that had just come.
-    first, *others = [ended(server, run) for run in queued]
-    assert first["stdout"] == "0\n" or first["status"] == "internal", first
-    assert [run["stdout"] for run in others] == ["1\n", "2\n"]
+    # One may have begun when the gateway died, with the warden that had just come; those before it were through by then.
+    results = [ended(server, run) for run in queued]
+    assert sum(run["status"] == "internal" for run in results) <= 1, results
+    assert all(run["stdout"] == f"{i}\n" for i, run in enumerate(results) if run["status"] != "internal"), results
 
 
 # ---- the keeper dies ----

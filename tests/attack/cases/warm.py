@@ -333,7 +333,7 @@ def layout(trial):
         trial.check(cold and cold not in generations, "a cold run has a layout of its own")
 
 
-@case(124, "a zygote that is killed, stopped, or dies in the middle", seconds=120)
+@case(124, "a zygote that is killed, stopped, or dies in the middle", seconds=240)
 def faults(trial):
     answers, stop = [], threading.Event()
 
@@ -358,7 +358,7 @@ def faults(trial):
                 with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # gone, or one that nobody asks any more
                     if number == "sendmsg":  # it has made the child, and is about to say so
                         subprocess.run(["strace", "-qq", "-o", "/dev/null", "-p", str(pid), "-e", "trace=sendmsg", "-e", "inject=sendmsg:signal=KILL"],
-                                       timeout=15 * SLOW, stderr=subprocess.DEVNULL, check=False)
+                                       timeout=4 * SLOW, stderr=subprocess.DEVNULL, check=False)
                     else:
                         os.kill(pid, number)
                     hit += 1
