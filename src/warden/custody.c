@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -269,9 +270,10 @@ static int prepare(struct custody *custody, struct hc_err *err)
         result = hosts_open(&custody->image, &custody->uids, custody->host_fds, err);
         custody->image.host_fds = custody->host_fds;
     }
-    if (result == 0 && range && custody->image.cache) { /* its folders may be closed to the warden's uid */
+    if (result == 0 && range && custody->image.cache) {           /* its folders may be closed to the warden's uid */
+        struct hc_mount_attr alone = {.propagation = MS_PRIVATE}; /* see hosts.c */
         custody->image.cache_fd = hc_open_tree(AT_FDCWD, custody->image.cache, HC_OPEN_TREE_CLONE | O_CLOEXEC);
-        if (custody->image.cache_fd < 0)
+        if (custody->image.cache_fd < 0 || hc_mount_setattr(custody->image.cache_fd, "", AT_EMPTY_PATH, &alone) < 0)
             result = hc_fail_errno(err, HC_CLASS_HOST, errno, "opening %s", custody->image.cache);
     }
     if (result < 0)

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -69,8 +70,11 @@ int hosts_open_one(const char *path, bool writable, const struct uid_plan *uids,
             errno != EPERM)
             return hc_fail_errno(err, HC_CLASS_HOST, errno, "mapping the owner of %s", path);
     }
-    struct hc_mount_attr attr = {.attr_set = HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV |
-                                             (writable ? 0 : HC_MOUNT_ATTR_RDONLY)};
+    /* A clone of a shared mount, which all are under systemd, is its peer: when a cell lets go of one below it, the
+     * host would lose it too. */
+    struct hc_mount_attr attr = {.attr_set =
+                                     HC_MOUNT_ATTR_NOSUID | HC_MOUNT_ATTR_NODEV | (writable ? 0 : HC_MOUNT_ATTR_RDONLY),
+                                 .propagation = MS_PRIVATE};
     if (hc_mount_setattr(tree, "", AT_EMPTY_PATH | HC_AT_RECURSIVE, &attr) < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "restricting the mount of %s", path);
     return HC_TAKE_FD(tree);

@@ -286,6 +286,25 @@ def test_a_folder_that_changes_into_a_symlink_never_shows_the_other(mount, world
     assert any(answer.status == 200 and answer.json["stdout"] == TOKEN for answer in answers), answers[0]
 
 
+def test_a_cell_takes_no_mount_of_the_host_along_when_it_goes(world):
+    """Mounts are shared where systemd is pid 1: what is let go of in a clone of one would go from the host too."""
+    inner = world.root / "data" / "shared"
+    inner.mkdir()
+    other = Server(world.config().replace("everything/server.sock", "other.sock"))
+    script = 'mount --make-rshared / && mount -t tmpfs none "$0" && echo "$1" > "$0/file" && shift && exec "$@"'
+    other.words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, str(inner), TOKEN, *other.words]
+    with other:
+        shown = pathlib.Path(f"/proc/{other.process.pid}/mountinfo").read_text
+        assert f" {inner} " in shown() and " shared:" in shown(), "the control: there is one, and it is shared"
+        for _ in range(3):
+            answer = other.run(command=["/bin/cat", "/data/file"], mounts=[{"host": f"{world.root}/data", "path": "/data"}])
+            assert answer.json["stdout"] == TOKEN, answer
+        time.sleep(0.3)
+        assert f" {inner} " in shown()
+        assert pathlib.Path(f"/proc/{other.process.pid}/root{inner}/file").read_text() == TOKEN + "\n"
+    inner.rmdir()
+
+
 def test_another_mount_inside_an_allowed_folder_is_refused_with_what_to_do(mount, world):
     """Which file system is where is the operator's word to say. (The mount is made before a server starts, which is when it looks.)"""
     inner = world.root / "data" / "inner"
