@@ -50,11 +50,11 @@ static int join_group(void *plan, struct hc_err *err)
     if (result < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, -result, "oom_score_adj");
     result = cgroup_join(&enter->fds->group, err);
-    bool helper = enter->entry->kind != CELL_JOB_PROGRAM && enter->entry->kind != CELL_JOB_TERMINAL;
-    if (result < 0 || helper || !enter->entry->shared || !cgroup_crowded(&enter->fds->group))
+    if (result == 0 && enter->entry->outside)
+        result = cgroup_join_full(&enter->fds->group, err);
+    if (result < 0 || entry_is_helper(enter->entry) || !enter->entry->shared || !cgroup_crowded(&enter->fds->group))
         return result;
-    hc_fail(err, HC_CLASS_REQUEST, EAGAIN, "the sandbox has as many processes as limits.pids allows");
-    return hc_err_remedy(err, "end some of them, or make a sandbox with more");
+    return entry_fail_full(err);
 }
 
 static int join_namespaces(void *plan, struct hc_err *err)

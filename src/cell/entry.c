@@ -88,6 +88,7 @@ void entry_make(const struct cell_host *host, const struct cell *cell, const str
     entry->from_root = job->files_from_root;
     entry->resize = job->resize;
     entry->shared = job->shared;
+    entry->outside = 0;
     entry->may_setgroups = host->may_setgroups;
     entry->landlock = host->landlock;
     entry->controllers = host->cgroups.controllers;
@@ -107,6 +108,17 @@ void entry_make(const struct cell_host *host, const struct cell *cell, const str
                               .built = job->gate >= 0 ? cell->built : -1,
                               .gate = job->gate,
                               .group = *group};
+}
+
+bool entry_is_helper(const struct entry *entry)
+{
+    return entry->kind != CELL_JOB_PROGRAM && entry->kind != CELL_JOB_TERMINAL;
+}
+
+int entry_fail_full(struct hc_err *err)
+{
+    hc_fail(err, HC_CLASS_REQUEST, EAGAIN, "the sandbox has as many processes as limits.pids allows");
+    return hc_err_remedy(err, "end some of them, or make a sandbox with more");
 }
 
 size_t entry_size(const struct entry *entry)

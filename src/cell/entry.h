@@ -13,6 +13,7 @@ struct entry {
     uint32_t from_root; /* the files' paths begin at "/", not at the working directory */
     uint32_t resize;    /* give the scratch space the size that spec says: it was built with another */
     uint32_t shared;    /* other jobs of the cell may be signalled */
+    uint32_t outside;   /* it was born outside of its version 2 group, which is full, and joins it by itself */
     uint32_t may_setgroups, landlock, controllers;
     struct job_limits limits;
     uint64_t collect_limit;
@@ -43,6 +44,8 @@ struct entry_words {
 
 void entry_make(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,
                 const struct cell_job *job, struct entry *entry, struct entry_fds *fds);
+bool entry_is_helper(const struct entry *entry); /* it runs code of ours alone */
+int entry_fail_full(struct hc_err *err);         /* limits.pids of its cell do not allow it */
 /* The part of an entry that travels. */
 size_t entry_size(const struct entry *entry);
 /* In the child, which was born in the cell's pid namespace and version 2 group: everything up to the point where it is

@@ -52,6 +52,11 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
         return hc_fail_errno(err, HC_CLASS_HOST, code, "choosing the cell's pid namespace");
     }
     *pid = hc_clone(0, cgroup_clone_fd(group), pidfd);
+    bool full = *pid < 0 && errno == EAGAIN && entry.shared && cgroup_full(group);
+    if (full && entry_is_helper(&entry)) { /* files of a sandbox whose guests have taken every process there may be */
+        entry.outside = true;
+        *pid = hc_clone(0, -1, pidfd);
+    }
     if (*pid == 0) {
         struct hc_err failure = {0};
         struct entry_words words = {0};
@@ -72,7 +77,7 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
         _exit(125);
     if (*pid < 0) {
         hc_close(ends[0]);
-        return hc_fail_errno(err, HC_CLASS_HOST, code, "starting a process in the cell");
+        return full ? entry_fail_full(err) : hc_fail_errno(err, HC_CLASS_HOST, code, "starting a process in the cell");
     }
     *report = ends[0];
     return 0;

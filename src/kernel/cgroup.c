@@ -208,17 +208,33 @@ int cgroup_join(const struct cgroup *group, struct hc_err *err)
     return 0;
 }
 
-bool cgroup_crowded(const struct cgroup *group)
+int cgroup_join_full(const struct cgroup *group, struct hc_err *err)
+{
+    int result = hc_write_file_at(group->dir[CGROUP_UNIFIED], "cgroup.procs", "0");
+    return result < 0 ? hc_fail_errno(err, HC_CLASS_HOST, -result, "joining the control group") : 0;
+}
+
+static bool has_more_than(const struct cgroup *group, bool or_as_many)
 {
     static const char *const files[][2] = {{"pids.current", "pids.max"}, {"../pids.current", "../pids.max"}};
-    int dir = group->dir[CGROUP_PIDS];
+    int dir = group->dir[CGROUP_PIDS] >= 0 ? group->dir[CGROUP_PIDS] : group->dir[CGROUP_UNIFIED];
     for (size_t i = 0; dir >= 0 && i < sizeof files / sizeof *files; i++) {
         unsigned long long current, most; /* a limit of "max" is no number */
         if (hc_read_number_at(dir, files[i][0], NULL, &current) == 0 &&
-            hc_read_number_at(dir, files[i][1], NULL, &most) == 0 && current > most)
+            hc_read_number_at(dir, files[i][1], NULL, &most) == 0 && current + or_as_many > most)
             return true;
     }
     return false;
+}
+
+bool cgroup_crowded(const struct cgroup *group)
+{
+    return group->dir[CGROUP_PIDS] >= 0 && has_more_than(group, false);
+}
+
+bool cgroup_full(const struct cgroup *group)
+{
+    return has_more_than(group, true);
 }
 
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group)

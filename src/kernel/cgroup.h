@@ -108,8 +108,13 @@ int cgroup_weigh(const struct cgroup_base *base, uint64_t cpu_shares, struct hc_
 int cgroup_clone_fd(const struct cgroup *group);
 /* Called by the child itself, single-threaded, before it gives up its uid: the version 1 part of joining. */
 int cgroup_join(const struct cgroup *group, struct hc_err *err);
+/* The version 2 part, for a process that could not be born there: its limit of processes does not hold for who joins.
+ */
+int cgroup_join_full(const struct cgroup *group, struct hc_err *err);
 /* Whether there are more processes in it, or in the group around it, than its limit: version 1 lets anybody join. */
 bool cgroup_crowded(const struct cgroup *group);
+/* Whether there are as many as its limit allows, or that of the group around it. */
+bool cgroup_full(const struct cgroup *group);
 /* Whether the kernel counts one process in it, or none. False where nobody counts. */
 bool cgroup_has_one(const struct cgroup_base *base, const struct cgroup *group);
 /* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole
