@@ -288,6 +288,32 @@ static int assign(struct config *config, const struct config_key *key, const str
     return -EINVAL;
 }
 
+/* What would be a server that serves nobody is told when the file is read, and not found out later. */
+static int check_least(const struct config *config, const struct config_key *key, struct hc_err *err)
+{
+    uint64_t least = 0, value;
+    if (!key->least)
+        return 0;
+    memcpy(&value, config_member(config, key), sizeof value);
+    if (key->kind == CONFIG_SIZE)
+        hc_parse_size(key->least, &least, err);
+    else if (key->kind == CONFIG_DURATION)
+        hc_parse_duration(key->least, &least, err);
+    else
+        least = strtoull(key->least, NULL, 10);
+    if (value >= least || (value == 0 && key->or_zero))
+        return 0;
+    char text[32];
+    if (key->kind == CONFIG_SIZE)
+        hc_format_size(value, text, sizeof text);
+    else if (key->kind == CONFIG_DURATION)
+        hc_format_duration(value, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    hc_fail(err, HC_CLASS_REQUEST, ERANGE, "%s is too little for anything to work", text);
+    return hc_err_remedy(err, "use %s or more%s", key->least, key->or_zero ? ", or 0" : "");
+}
+
 static int name_key(const struct config_key *key, int rc, struct hc_err *err)
 {
     if (rc == -ENOMEM || rc >= 0)
@@ -300,7 +326,8 @@ static int name_key(const struct config_key *key, int rc, struct hc_err *err)
 int config_assign(struct config *config, const struct config_key *key, const struct toml_value *value,
                   struct hc_err *err)
 {
-    return name_key(key, assign(config, key, value, err), err);
+    int rc = assign(config, key, value, err);
+    return name_key(key, rc < 0 ? rc : check_least(config, key, err), err);
 }
 
 static int assign_toml(struct config *config, const struct config_key *key, const char *text, struct hc_err *err)
@@ -335,7 +362,7 @@ int config_assign_text(struct config *config, const struct config_key *key, cons
         *(bool *)config_member(config, key) = text[0] == 't';
     else
         rc = assign_toml(config, key, text, err);
-    return name_key(key, rc, err);
+    return name_key(key, rc < 0 ? rc : check_least(config, key, err), err);
 }
 
 void config_drop(struct config *config, const struct config_key *key)

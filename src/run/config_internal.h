@@ -26,6 +26,8 @@ struct config_key {
     const char *initial; /* as text; NULL: nothing */
     const char *summary;
     int (*check)(const char *text, struct hc_err *err); /* strings: more than being a string; may be NULL */
+    const char *least; /* numbers, sizes and durations: with less nothing would work; NULL: anything will do */
+    bool or_zero;      /* less than that, but none at all: what that means is in the summary */
 };
 
 struct config_origin {

@@ -408,6 +408,10 @@ def test_a_check_can_be_made_while_the_server_runs(server):
     ("[languages]\ndefault = 'rubby'\n", 2, ["languages.default", "rubby", 'did you mean "ruby"?']),
     ("[server]\ntls_certificate = '/nonexistent/c.pem'\ntls_key = '/nonexistent/k.pem'\n", 2, ["server.tls_certificate", "No such file"]),
     ("[mounts]\nallowed_read_paths = ['/nonexistent']\n", 2, ["mounts.allowed_read_paths", "/nonexistent"]),
+    ("[server]\nconnections = 0\n", 2, ["server.connections", "0 is too little", "use 8 or more"]),
+    ("[server]\nheader_bytes = 10\n", 2, ["server.header_bytes", "10 bytes is too little", "use 1k or more"]),
+    ("[server]\nheader_time = '1ms'\n", 2, ["server.header_time", "1 ms is too little", "use 100ms or more"]),
+    ("[server]\nhang_time = '1ms'\n", 2, ["server.hang_time", "or 0"]),
 ])
 def test_a_bad_configuration_is_named_by_file_and_line(folder, text, line, words):
     path = folder / "bad.toml"
