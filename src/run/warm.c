@@ -116,6 +116,11 @@ static int define_one(const struct language *language, const char *work_dir, con
     bool there = made.spec.kind == WARM_PRIMED || strcmp(work_dir, WARM_USUAL_DIR) == 0;
     snprintf(made.cwd, sizeof made.cwd, "%s", there ? work_dir : "/");
     snprintf(made.name, sizeof made.name, "%s%s%s", language->name, set ? "/" : "", set ? set->name : "");
+    made.language = language;
+    made.set = set;
+    snprintf(made.work_dir, sizeof made.work_dir, "%s", work_dir);
+    made.run = *run;
+    made.compile = *compile;
     *out = made;
     return 0;
 }
@@ -320,12 +325,26 @@ static bool fits_primed(const struct config *config, const struct plan *plan)
            !(plan->cell.flags & CELL_WRITABLE_ROOT) == config->read_only;
 }
 
+/* Most requests ask for what is usual: then nothing has to be made to see that it is the same. */
+static bool is_made_from(const struct warm_definition *definition, const struct language *language,
+                         const char *work_dir, const struct language_set *set, const struct limits *run,
+                         const struct limits *compile)
+{
+    return definition->language == language && definition->set == set && strcmp(definition->work_dir, work_dir) == 0 &&
+           memcmp(definition->run.value, run->value, sizeof run->value) == 0 &&
+           (!language->warm.compile.present ||
+            memcmp(definition->compile.value, compile->value, sizeof compile->value) == 0);
+}
+
 /* The id of what would be started ahead for these limits, if it is; else 0. */
 static uint64_t find_defined(const struct config *config, const struct language *language, const char *work_dir,
                              const struct language_set *set, const struct limits *run, const struct limits *compile)
 {
     struct warm_definition wanted;
     uint64_t id = 0;
+    for (size_t i = 0; i < config->definitions->count; i++)
+        if (is_made_from(&config->definitions->item[i], language, work_dir, set, run, compile))
+            return config->definitions->item[i].spec.id;
     if (define_one(language, work_dir, run, compile, set, &wanted, NULL) < 0)
         return 0;
     for (size_t i = 0; i < config->definitions->count && !id; i++)

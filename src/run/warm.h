@@ -21,6 +21,11 @@ struct warm_definition {
     struct words argv[WARM_MAX_STAGES], env[WARM_MAX_STAGES]; /* as it is exec'ed, LD_PRELOAD and all */
     char cwd[sizeof((struct cell_spec *)0)->work_dir];
     char name[80]; /* "python", "python/data": for people */
+    /* What it was made from. */
+    const struct language *language;
+    const struct language_set *set; /* or NULL */
+    char work_dir[sizeof((struct cell_spec *)0)->work_dir];
+    struct limits run, compile;
 };
 
 struct warm_definitions {
