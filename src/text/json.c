@@ -1,12 +1,15 @@
 /*
- * Reading and writing JSON. Jansson does the parsing and the escaping; this adds the depth limit, one error text, and a
- * writer of our own for containers, because Jansson 2.14 prints 3.1 as 3.1000000000000001 unless it is given fewer
- * digits, and then other numbers lose some of theirs.
+ * Reading and writing JSON. Jansson does the parsing; this adds the depth limit, one error text, and a writer of our
+ * own, because Jansson 2.14 prints 3.1 as 3.1000000000000001 unless it is given fewer digits, and then other numbers
+ * lose some of theirs; and because it is called anew, with a table of what it has visited, for each value that is
+ * written by itself.
  */
 #include "text/json.h"
 #include "base/buf.h"
+#include "text/json_plain.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,26 +83,49 @@ static int digits_needed(double number)
     return 17;
 }
 
-static void write_scalar(const json_t *value, struct hc_buf *buf)
+/* A number of whole thousandths, which most are: microseconds as milliseconds. The text is the one that printf would
+ * find by trying, for so few digits read back as the same number. */
+static bool write_thousandths(double number, struct hc_buf *buf)
 {
-    size_t flags = JSON_ENCODE_ANY;
-
-    if (json_is_real(value))
-        flags |= JSON_REAL_PRECISION(digits_needed(json_real_value(value)));
-    if (json_dump_callback(value, add_piece, buf, flags) != 0 && buf->status == 0)
-        buf->status = -ENOMEM;
+    char text[32];
+    if (!(number > 0 && number < 1e9))
+        return false;
+    int64_t thousandths = (int64_t)(number * 1000 + 0.5);
+    if (thousandths == 0 || (double)thousandths / 1000 != number)
+        return false;
+    int length = snprintf(text, sizeof(text), "%" PRId64 ".%03d", thousandths / 1000, (int)(thousandths % 1000));
+    while (text[length - 1] == '0' && text[length - 2] != '.')
+        length--;
+    hc_buf_add(buf, text, (size_t)length);
+    return true;
 }
 
-static void write_string(const char *text, struct hc_buf *buf)
+static void write_scalar(const json_t *value, struct hc_buf *buf)
 {
-    json_t *string = json_string(text);
+    char text[24];
 
-    if (string) {
-        write_scalar(string, buf);
-        json_decref(string);
-    } else {
-        buf->status = -ENOMEM;
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        hc_json_add_string(buf, json_string_value(value), json_string_length(value));
+        return;
+    case JSON_INTEGER:
+        hc_buf_add(buf, text, (size_t)snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(value)));
+        return;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        hc_buf_add_str(buf, json_is_true(value) ? "true" : "false");
+        return;
+    case JSON_NULL:
+        hc_buf_add_str(buf, "null");
+        return;
+    default:
+        break;
     }
+    double number = json_real_value(value);
+    if (!write_thousandths(number, buf) &&
+        json_dump_callback(value, add_piece, buf, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits_needed(number))) != 0 &&
+        buf->status == 0)
+        buf->status = -ENOMEM;
 }
 
 /* `depth` is 0 or more for indented text, -1 for one line. */
@@ -127,7 +153,7 @@ static void write_value(const json_t *value, int depth, struct hc_buf *buf)
     {
         hc_buf_add_str(buf, comma);
         new_line(buf, inner);
-        write_string(key, buf);
+        hc_json_add_string(buf, key, strlen(key));
         hc_buf_add_str(buf, depth < 0 ? ":" : ": ");
         write_value(item, inner, buf);
         comma = ",";

@@ -15,6 +15,7 @@ static const struct hc_peek none;
 
 int hc_json_add_string(struct hc_buf *buf, const char *bytes, size_t length)
 {
+    static const char short_forms[] = "\b\t\n\f\r";
     const char *end = bytes + length, *plain = bytes;
 
     hc_buf_add(buf, "\"", 1);
@@ -24,12 +25,13 @@ int hc_json_add_string(struct hc_buf *buf, const char *bytes, size_t length)
             continue;
         hc_buf_add(buf, plain, (size_t)(at - plain));
         plain = at + 1;
+        const char *letter = byte ? strchr(short_forms, byte) : NULL;
         if (byte == '"' || byte == '\\')
-            hc_buf_printf(buf, "\\%c", byte);
-        else if (byte == '\n' || byte == '\t')
-            hc_buf_add_str(buf, byte == '\n' ? "\\n" : "\\t");
+            hc_buf_add(buf, (char[]){'\\', (char)byte}, 2);
+        else if (letter)
+            hc_buf_add(buf, (char[]){'\\', "btnfr"[letter - short_forms]}, 2);
         else
-            hc_buf_printf(buf, "\\u%04x", byte);
+            hc_buf_printf(buf, "\\u%04X", byte);
     }
     hc_buf_add(buf, plain, (size_t)(end - plain));
     return hc_buf_add(buf, "\"", 1);

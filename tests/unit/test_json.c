@@ -30,6 +30,27 @@ static void test_numbers_are_written_in_as_few_digits_as_read_back(void **state)
     expect_written("[3.1,0.1,2.5,1e300,123456789.12345679,0.30000000000000004]", false,
                    "[3.1,0.1,2.5,1e300,123456789.12345679,0.30000000000000004]");
     expect_written("[1,-1,9223372036854775807,1.0,0.0,-0.0]", false, "[1,-1,9223372036854775807,1.0,0.0,-0.0]");
+    expect_written("[0.001,0.0011,12.340,999999999.999,1000000000.5,-1.25,1e-9]", false,
+                   "[0.001,0.0011,12.34,999999999.999,1000000000.5,-1.25,1e-9]");
+}
+
+/* The short way to write a number of milliseconds gives the text that the long way would. */
+static void test_thousandths_are_written_as_the_shortest_digits_would_be(void **state)
+{
+    (void)state;
+    for (int64_t thousandths = 1; thousandths < INT64_C(999999999999); thousandths += thousandths / 3 + 1) {
+        char expected[64];
+        double number = (double)thousandths / 1000;
+        json_t *value = json_real(number);
+        char *written = hc_json_write(value, false);
+        snprintf(expected, sizeof expected, "%.15g", number);
+        if (!strchr(expected, '.'))
+            strcat(expected, ".0");
+        assert_string_equal(written, expected);
+        assert_true(strtod(written, NULL) == number);
+        free(written);
+        json_decref(value);
+    }
 }
 
 static void test_order_and_strings_survive(void **state)
@@ -37,6 +58,7 @@ static void test_order_and_strings_survive(void **state)
     (void)state;
     expect_written("{\"z\":1,\"a\":\"\\u0000\\u001b\\\"\\\\/\xe2\x82\xac\",\"m\":[]}", false,
                    "{\"z\":1,\"a\":\"\\u0000\\u001B\\\"\\\\/\xe2\x82\xac\",\"m\":[]}");
+    expect_written("\"\\b\\t\\n\\f\\r\\u007f\\u0001\"", false, "\"\\b\\t\\n\\f\\r\x7f\\u0001\"");
     expect_written("\"alone\"", false, "\"alone\"");
     expect_written("null", true, "null");
 }
@@ -164,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers_are_written_in_as_few_digits_as_read_back),
+        cmocka_unit_test(test_thousandths_are_written_as_the_shortest_digits_would_be),
         cmocka_unit_test(test_order_and_strings_survive),
         cmocka_unit_test(test_indented_text_has_a_line_for_each_item),
         cmocka_unit_test(test_what_is_not_strict_json_is_refused_with_its_place),
