@@ -7,7 +7,7 @@
 
 enum { SHA256_SIZE = 32, SHA256_HEX = 64 };
 
-/* 0, or -EIO when the library refuses (no memory, or a configuration of the host's that forbids it). */
+/* 0, or -EIO when the library refuses. */
 int sha256(const void *data, size_t length, unsigned char hash[SHA256_SIZE]);
 /* Of `length` bytes of a file from `offset` on. -ENODATA: it is shorter. */
 int sha256_file(int fd, off_t offset, off_t length, unsigned char hash[SHA256_SIZE]);

@@ -8,7 +8,6 @@
  */
 #include "base/fd.h"
 #include "store/internal.h"
-#include "store/sha256.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -173,7 +172,6 @@ static int catch_up(struct store *store, struct hc_err *err)
 int store_open(const char *folder, struct hc_loop *loop, bool read_only, struct store **out, struct hc_err *err)
 {
     struct store *store = calloc(1, sizeof *store);
-    unsigned char ignored[SHA256_SIZE];
     if (store == NULL)
         return hc_fail(err, HC_CLASS_HOST, ENOMEM, "out of memory");
     *store = (struct store){.loop = loop, .read_only = read_only, .eventfd = -1};
@@ -183,15 +181,13 @@ int store_open(const char *folder, struct hc_loop *loop, bool read_only, struct 
     int status = name_files(store, folder, err);
     if (status == 0)
         status = open_database(store, err);
-    if (status == 0 && sha256("", 0, ignored) < 0)
-        status = hc_fail(err, HC_CLASS_HOST, EIO, "OpenSSL does not give SHA-256");
     if (status == 0)
         status = loop != NULL && !read_only ? writer_open(store, err) : catch_up(store, err);
     if (status < 0) {
         store_close(store);
         return status;
     }
-    store->keys_version = store_version(store);
+    store_version(store);
     *out = store;
     return 0;
 }
