@@ -193,7 +193,7 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
     }
     if (job->spec.final && job->cell->warden->later >= 0)
         leave_for_later(job->cell);
-    if (job->spec.final) /* there is time now */
+    if (job->spec.last || job->spec.final || job->waiting) /* there is time now */
         cgroup_prepare_stats(&job->cell->warden->host.cgroups, job->group);
 }
 
@@ -242,6 +242,20 @@ static bool was_lost(const struct held_job *job, const struct job_facts *facts)
            (facts->signal == SIGKILL || job->err.code) && cell_is_ending(&job->cell->cell);
 }
 
+/* It is over, and goes with its cell: until then nothing more may come of it. */
+static void job_settle(struct held_job *job)
+{
+    job->over = true;
+    job->running = false;
+    hc_watch_remove(job->exit_watch);
+    hc_watch_remove(job->oom_watch);
+    job->exit_watch = job->oom_watch = NULL;
+    hc_timer_remove(job->deadline);
+    hc_timer_remove(job->cpu_timer);
+    hc_timer_remove(job->oom_timer);
+    job->deadline = job->cpu_timer = job->oom_timer = NULL;
+}
+
 static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
     (void)loop, (void)events;
@@ -260,7 +274,8 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     read_report(job);
     if (start_again(job))
         return;
-    bool alone = job->spec.final && is_alone(job);
+    bool last = job->spec.last, told = !job->spec.untold;
+    bool alone = (job->spec.final || (last && !told)) && is_alone(job);
     if (job->spec.final && !alone) /* what is left of the cell dies while we see what there was */
         cell_kill(&job->cell->cell);
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id};
@@ -277,7 +292,6 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
         supervise_lost_error(&message.err);
         message.facts.end = JOB_NOT_STARTED;
     }
-    bool last = job->spec.last, told = !job->spec.untold;
     if (cell->lasting) {
         lasting_over(job, &message);
         supervise_check_gone(cell);
@@ -292,8 +306,14 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     tell(job, &message);
     if (job->spec.final)
         _exit(0); /* our parent hears of us when nothing is left of us and our namespaces */
-    job_free(job);
     struct warden *warden = cell->warden;
+    if (alone && cell->id && cell->state == HELD_READY) { /* the client has all that it waited for */
+        job_settle(job);
+        supervise_retire(cell);
+        pool_rest(warden);
+        return;
+    }
+    job_free(job);
     if (last && cell->id) /* one whose client has gone is on its way out */
         supervise_destroy(warden, cell->id, told);
     else

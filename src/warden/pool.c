@@ -11,12 +11,11 @@
 #include <sys/resource.h>
 
 enum {
-    IDLE_PAUSE_US = 500,       /* after the last program has ended: whoever waits for its answer goes first */
     BUSY_PAUSE_US = 20000,     /* while programs run, or are about to */
     FAILED_PAUSE_US = 1000000, /* after one could not be built */
     DECAY_US = 10000000,       /* without a miss, until one fewer is kept */
     FDS_BESIDE_STOCK = 160,
-    FDS_PER_CELL = 24,
+    FDS_PER_CELL = 32,
     TELL_US = 100000, /* between two messages to the client */
 };
 
@@ -77,11 +76,12 @@ static void on_refill(struct hc_loop *loop, void *data)
 }
 
 /* Making a cell takes a millisecond of the warden's own time, in which it sees nothing else. */
-static bool busy(const struct warden *warden)
+bool pool_busy(const struct warden *warden)
 {
     for (const struct held_cell *cell = warden->cells; cell; cell = cell->next)
-        if (cell->place == PLACE_CLIENT && cell->jobs)
-            return true;
+        for (const struct held_job *job = cell->place == PLACE_CLIENT ? cell->jobs : NULL; job; job = job->next)
+            if (!job->over)
+                return true;
     return false;
 }
 
@@ -102,12 +102,12 @@ static void refill_after(struct warden *warden, uint64_t pause)
 
 static void refill(struct warden *warden)
 {
-    refill_after(warden, busy(warden) ? BUSY_PAUSE_US : IDLE_PAUSE_US);
+    refill_after(warden, pool_busy(warden) ? BUSY_PAUSE_US : ANSWER_FIRST_US);
 }
 
 void pool_rest(struct warden *warden)
 {
-    if (!busy(warden))
+    if (!pool_busy(warden))
         refill(warden);
 }
 

@@ -121,7 +121,7 @@ static bool can_begin(const struct held_job *job)
     return job->at_door && job->report < 0;
 }
 
-static bool ready(const struct held_cell *cell)
+bool primed_ready(const struct held_cell *cell)
 {
     unsigned waiting = 0;
     for (const struct held_job *job = cell->jobs; job; job = job->next)
@@ -133,7 +133,8 @@ static bool ready(const struct held_cell *cell)
 static bool one_boots(const struct warden *warden, uint32_t kind)
 {
     for (const struct held_cell *cell = warden->cells; cell; cell = cell->next)
-        if (cell->place == PLACE_PRIMED && cell->state != HELD_DYING && cell->warm->spec.kind == kind && !ready(cell))
+        if (cell->place == PLACE_PRIMED && cell->state != HELD_DYING && cell->warm->spec.kind == kind &&
+            !primed_ready(cell))
             return true;
     return false;
 }
@@ -185,7 +186,7 @@ void primed_look(struct warm *warm)
         if (cell->place != PLACE_PRIMED || cell->warm != warm || cell->state == HELD_DYING)
             continue;
         uint64_t age = hc_now() - cell->born;
-        if (count > warm->target || age >= warm->spec.age || (age >= PRIMED_BOOT_US && !ready(cell))) {
+        if (count > warm->target || age >= warm->spec.age || (age >= PRIMED_BOOT_US && !primed_ready(cell))) {
             supervise_drop(cell);
             count--;
         }
@@ -215,7 +216,7 @@ struct held_cell *primed_take(struct warden *warden, uint64_t id, const struct c
         return NULL; /* nobody who waits could change the size of its disk */
     struct held_cell *found = NULL;
     for (struct held_cell *cell = warden->cells; cell; cell = cell->next)
-        if (cell->place == PLACE_PRIMED && cell->warm == warm && ready(cell))
+        if (cell->place == PLACE_PRIMED && cell->warm == warm && primed_ready(cell))
             found = cell; /* the oldest is the last */
     wanted(warm, !found);
     if (found)

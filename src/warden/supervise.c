@@ -5,6 +5,10 @@
  * or its pid 1 has died. Jobs that arrive while it is BUILDING wait. A dying cell is killed (its control groups and its
  * pid 1), its jobs end and are reported like any others, and once pid 1 has been reaped, which the kernel delays until
  * the whole pid namespace is empty, its groups are removed and the client is told. Nothing here blocks.
+ *
+ * A cell whose last program has ended, and in which the kernel counts nobody but its pid 1, is retired: it stays as it
+ * is until the answer has had time to be sent. To take it apart makes work on every processor (an expedited grace
+ * period, a network namespace), and there is nobody left in it who could do anything.
  */
 #include "base/fd.h"
 #include "kernel/sys.h"
@@ -93,6 +97,8 @@ void supervise_check_gone(struct held_cell *cell)
 static void let_die(struct held_cell *cell, enum job_end reason, const struct hc_err *why)
 {
     cell->state = HELD_DYING;
+    hc_timer_remove(cell->retire_timer);
+    cell->retire_timer = NULL;
     struct held_job *next;
     for (struct held_job *job = cell->jobs; job; job = next) {
         next = job->next;
@@ -387,6 +393,22 @@ void supervise_destroy(struct warden *warden, uint64_t id, bool told)
     if (cell->state != HELD_DYING)
         let_die(cell, JOB_CANCELLED, &err);
     supervise_check_gone(cell);
+}
+
+static void on_retire(struct hc_loop *loop, void *data)
+{
+    (void)loop;
+    struct held_cell *cell = data;
+    cell->retire_timer = NULL;
+    supervise_destroy(cell->warden, cell->id, false);
+}
+
+void supervise_retire(struct held_cell *cell)
+{
+    if (cell->state == HELD_READY && !cell->retire_timer && !pool_busy(cell->warden))
+        cell->retire_timer = hc_loop_timer(cell->warden->loop, hc_now() + ANSWER_FIRST_US, on_retire, cell);
+    if (!cell->retire_timer)
+        supervise_destroy(cell->warden, cell->id, false);
 }
 
 void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds,

@@ -9,7 +9,11 @@
 
 struct rusage;
 
-enum { CELL_MAX_JOBS = 64 };
+enum {
+    CELL_MAX_JOBS = 64,
+    ANSWER_FIRST_US =
+        3000, /* after a program's end: whoever waits for its answer goes before what is only to be cleared */
+};
 
 /* Cells that wait to be asked for: pool.c. */
 struct pool {
@@ -88,7 +92,7 @@ struct held_cell {
     struct cgroup spare[CELL_MAX_JOBS]; /* groups of later jobs, kept until the cell is gone */
     unsigned spare_count;
     struct hc_watch *report_watch, *exit_watch;
-    struct hc_timer *remove_timer;
+    struct hc_timer *remove_timer, *retire_timer;
 };
 
 struct held_job {
@@ -151,6 +155,8 @@ struct held_cell *supervise_find(struct warden *warden, uint64_t id);
 /* `mounts`: the fd of their array, or -1; it stays the caller's. */
 void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts);
 void supervise_destroy(struct warden *warden, uint64_t id, bool told); /* told: the client hears when it is gone */
+void supervise_retire(
+    struct held_cell *cell); /* the same, a moment later: nobody waits for it, and only pid 1 is in it */
 /* Takes the fds. */
 void supervise_start(struct warden *warden, uint64_t id, uint64_t job_id, const struct job_spec *spec, int *fds,
                      size_t count);
@@ -208,9 +214,10 @@ void lasting_release(struct held_cell *cell); /* and to a cell */
 void pool_configure(struct warden *warden, const struct pool_spec *spec);
 /* A cell of that shape that is there already, or nearly. NULL: there is none. */
 struct held_cell *pool_take(struct warden *warden, const struct cell_spec *spec);
-void pool_changed(struct warden *warden); /* a cell of it was built or has gone: build the next, tell the client */
-void pool_rest(struct warden *warden);    /* a program has ended: there may be time now */
-void pool_failed(struct warden *warden);  /* one could not be built */
+void pool_changed(struct warden *warden);    /* a cell of it was built or has gone: build the next, tell the client */
+bool pool_busy(const struct warden *warden); /* programs of a client's run */
+void pool_rest(struct warden *warden);       /* a program has ended: there may be time now */
+void pool_failed(struct warden *warden);     /* one could not be built */
 bool pool_fits(const struct cell_spec *have, const struct cell_spec *want); /* but for the disk */
 void pool_measure(struct warden *warden);                                   /* at the start: how much may wait */
 bool pool_has_room(const struct warden *warden);
@@ -232,6 +239,7 @@ int stray_find(const struct warden *warden, pid_t cell, pid_t *pid);
 void stray_end(struct warden *warden, int pidfd); /* takes it */
 
 /* primed.c */
+bool primed_ready(const struct held_cell *cell); /* every program that is to wait in it does */
 struct held_cell *primed_take(struct warden *warden, uint64_t id, const struct cell_spec *spec);
 /* Gives a job to the program that waits for it, and frees it. False: there is none, and it must start cold. */
 bool primed_begin(struct held_job *job);

@@ -469,12 +469,7 @@ void warm_count(const struct warden *warden, struct pool_facts *facts)
         for (const struct zygote *zygote = warm->zygotes; zygote; zygote = zygote->next)
             facts->zygotes += zygote->state == ZYGOTE_READY;
     for (const struct held_cell *cell = warden->cells; cell; cell = cell->next)
-        if (cell->place == PLACE_PRIMED && cell->state == HELD_READY) {
-            bool all = cell->jobs != NULL;
-            for (const struct held_job *job = cell->jobs; job; job = job->next)
-                all = all && job->at_door;
-            facts->primed += all;
-        }
+        facts->primed += cell->place == PLACE_PRIMED && primed_ready(cell);
 }
 
 void warm_end(struct warden *warden)

@@ -189,7 +189,9 @@ def test_the_warden_has_no_listener_no_database_and_no_host_folder(busy, process
     targets, kinds = open_files(processes.warden), kinds_of(processes.warden)
     assert "listener" not in kinds and "stream" not in kinds
     assert kinds.count("pair") == 3, "the gateway, the keeper, and the keeper for host folders"
-    own = r"(/dev)?/null|socket:.*|pipe:.*|anon_inode:\[(eventpoll|timerfd|eventfd|pidfd)\]|pid:\[\d+\]|/|/cell\d+(\.\d+)?|/memfd:hotcell-book.*|.*/hotcell-init"
+    counters = r"cpu\.stat|memory\.(max_usage_in_bytes|oom_control|peak|events)|pids\.(peak|events|current)"  # of a cell's own group
+    own = (r"(/dev)?/null|socket:.*|pipe:.*|anon_inode:\[(eventpoll|timerfd|eventfd|pidfd)\]|pid:\[\d+\]|/|"
+           rf"/cell\d+(\.\d+)?(/({counters}))?|/memfd:hotcell-book.*|.*/hotcell-init")
     others = {fd: target for fd, target in targets.items() if not re.fullmatch(own, target)}
     assert not others, others
     base = f"/proc/{processes.warden}/fd"
@@ -204,7 +206,7 @@ def test_the_keeper_listens_and_keeps_the_state(busy, processes):
     kinds = kinds_of(processes.keeper)
     assert kinds.count("listener") == 2
     assert kinds.count(str(busy.state)) == 1 and kinds.count(f"{busy.state}/audit.log") == 1
-    own = r"/dev/null|pipe:|listener|pair|stream|anon_inode:\[(eventpoll|timerfd|signalfd|pidfd)\]|/sys/fs/cgroup/.*|.*/cgroup/.*"
+    own = r"/dev/null|pipe:|listener|pair|stream|anon_inode:\[(eventpoll|timerfd|signalfd|pidfd)\]|/sys/fs/cgroup(/.*)?|.*/cgroup/.*"
     own += r"|.*/hotcell-(warm|session|door)\.so|.*/languages/warm/.*"  # what the next warden's root is made with
     others = [kind for kind in kinds if not re.fullmatch(own, kind) and not kind.startswith(str(busy.state))]
     assert not others, others
