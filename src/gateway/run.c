@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SMALL_WORK = 64 * 1024 };
+
 struct run *run_new(struct runs *runs, const struct run_options *options)
 {
     struct run *run = calloc(1, sizeof *run);
@@ -34,14 +36,34 @@ struct run *run_new(struct runs *runs, const struct run_options *options)
     return run;
 }
 
-void run_free_work(struct run *run)
+/* What is large is counted, and must not be there a moment longer. */
+static bool is_small(const struct run *run)
 {
-    struct run_work *work = run->work;
+    const struct request *request = run->spent->request;
+    size_t bytes = run->row.result_length + run->row.log_length;
+    if (request != NULL)
+        bytes += request->code.length + request->input.length;
+    for (size_t i = 0; request != NULL && i < request->file_count; i++)
+        bytes += request->files[i].content.length;
+    return bytes < SMALL_WORK && run->spent->result.file_count == 0;
+}
+
+void run_end_work(struct run *run)
+{
+    if (run->work == NULL)
+        return;
+    run->spent = HC_TAKE_PTR(run->work);
+    if (run->spent->place != NULL)
+        run->spent->place->left(run->spent->place->room.data);
+    if (!is_small(run))
+        run_free_spent(run);
+}
+
+void run_free_spent(struct run *run)
+{
+    struct run_work *work = HC_TAKE_PTR(run->spent);
     if (work == NULL)
         return;
-    run->work = NULL;
-    if (work->place != NULL)
-        work->place->left(work->place->room.data);
     run_input_free(work->input);
     result_release(&work->result);
     if (work->planned)
@@ -61,7 +83,8 @@ void run_free(struct run *run)
         next = eye->next;
         free(eye);
     }
-    run_free_work(run);
+    run_end_work(run);
+    run_free_spent(run);
     budget_hold(&run->runs->gateway->results, &run->memory, 0);
     free(run->shape);
     free(run->json);

@@ -52,22 +52,25 @@ struct run_work { /* what a run needs until it is over */
 struct run {
     struct queue_item item; /* first: queue_take gives it back */
     struct runs *runs;
-    struct run *chain;           /* in its bucket */
-    struct run *next, *previous; /* among those that are over, oldest first */
+    struct run *chain;                       /* in its bucket */
+    struct run *next, *previous;             /* among those that are over, oldest first */
+    struct run *later_next, *later_previous; /* among those that the store is still to hear of: runs_announce.c */
     enum run_state state;
     struct run_row row; /* what the store has, or will have, of it */
     char *shape, *json, *log;
-    bool placed;           /* it is in a sandbox, and takes no turn of others */
-    bool counted;          /* by the tenant's quota */
-    bool cancelled;        /* its `ended` has to come */
-    bool stopped;          /* by the end of the server */
-    bool reserved;         /* a slot is free for it when it has arrived */
-    bool unsaved;          /* over, and not on disk: tried again */
-    bool starved;          /* there was no memory for its result */
-    uint64_t memory;       /* held for it: budget.h */
-    size_t pending;        /* changes that the store has not answered */
-    size_t held;           /* bytes of its request */
-    struct run_work *work; /* NULL: it is over */
+    bool placed;            /* it is in a sandbox, and takes no turn of others */
+    bool counted;           /* by the tenant's quota */
+    bool unannounced;       /* the store has not heard of it */
+    bool cancelled;         /* its `ended` has to come */
+    bool stopped;           /* by the end of the server */
+    bool reserved;          /* a slot is free for it when it has arrived */
+    bool unsaved;           /* over, and not on disk: tried again */
+    bool starved;           /* there was no memory for its result */
+    uint64_t memory;        /* held for it: budget.h */
+    size_t pending;         /* changes that the store has not answered */
+    size_t held;            /* bytes of its request */
+    struct run_work *work;  /* NULL: it is over */
+    struct run_work *spent; /* what it was: it goes after the answer */
     struct drive *drive;
     uint64_t queued_at, driven_at, ended_at; /* CLOCK_MONOTONIC µs */
     struct run_shown *shown;
@@ -85,6 +88,8 @@ struct runs {
     struct compile_cache *compiled;
     struct run *buckets[RUNS_BUCKETS];
     struct run *oldest, *newest; /* those that are over */
+    struct run *first_later, *last_later;
+    struct hc_timer *announce_timer;
     size_t kept_bytes;
     uint64_t driven, reserved, arriving, saving, held_bytes; /* driven: with those that are starting */
     uint64_t started, finished, by_status[RUN_INTERNAL + 1];
@@ -104,13 +109,20 @@ struct runs {
 
 /* ---- run.c ---- */
 struct run *run_new(struct runs *runs, const struct run_options *options); /* NULL: out of memory */
-void run_free(struct run *run);      /* not in any list, no drive, nothing pending */
-void run_free_work(struct run *run); /* it is over */
+void run_free(struct run *run);     /* not in any list, no drive, nothing pending */
+void run_end_work(struct run *run); /* it is over: its work is spent */
+void run_free_spent(struct run *run);
 void run_tell_accepted(struct run *run);
 void run_tell_ended(struct run *run);
 int run_drive(struct run *run); /* 0, or -errno: it has no drive */
 void run_shown_source(struct run *run, struct events_source *source);
 size_t run_bytes(const struct run *run); /* of what it keeps when it is over */
+
+/* ---- runs_announce.c ---- */
+void runs_announce_later(struct run *run); /* queued_at is set */
+void runs_announce_not(struct run *run);   /* its end says all; one that was announced: does nothing */
+/* Now. `request`: its text, where it is to be begun again after a crash. 0, or -errno: `done` is not called. */
+int run_insert(struct run *run, const char *request, size_t length, store_done_fn done);
 
 /* It holds so much for its result from now on. False: there is no memory for that. */
 bool run_afford(struct run *run, uint64_t bytes);
@@ -149,8 +161,9 @@ void runs_arm(struct runs *runs); /* the timer, where there is something to wait
 int64_t run_time_now(void); /* µs since the epoch */
 /* RFC 3339, UTC, with milliseconds. `text` has at least 32 bytes; returned for convenience. */
 const char *run_time_text(int64_t when, char *text, size_t size);
-/* {"language","code_bytes","files":[{"path","size"}…],…}: what was asked, without contents. NULL: out of memory. */
-char *run_shape(const struct run *run);
+/* Gives it its shape, {"language","code_bytes","files":[{"path","size"}…],…}: what was asked, without contents. It has
+ * none where there is no memory. */
+void run_describe(struct run *run);
 /* From the drive's result to what is recorded: fills the result's last fields, the row, json and log; counts and
  * audits it. -ENOMEM: there is no json. */
 int run_conclude(struct run *run);

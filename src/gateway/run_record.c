@@ -106,7 +106,7 @@ static json_t *limit_shapes(const struct request *request)
     return object;
 }
 
-char *run_shape(const struct run *run)
+static char *shape_of(const struct run *run)
 {
     const struct request *request = run->work->request;
     hc_cleanup_json json_t *shape =
@@ -119,6 +119,12 @@ char *run_shape(const struct run *run)
                   mount_shapes(request), "stages", (json_int_t)request->stage_count, "tests",
                   (json_int_t)request->test_count, "collect", (json_int_t)request->collect.count);
     return shape != NULL ? hc_json_write(shape, false) : NULL;
+}
+
+void run_describe(struct run *run)
+{
+    if (run->shape == NULL && run->work != NULL && run->work->request != NULL)
+        run->row.shape = run->shape = shape_of(run);
 }
 
 /* ---- audit ---- */
@@ -365,6 +371,7 @@ static bool can_afford_texts(struct run *run)
 
 int run_conclude(struct run *run)
 {
+    run_describe(run);
     fill_result(run);
     fill_row(run);
     audit_blocked_calls(run); /* while the facts are there: a run that is starved loses them */

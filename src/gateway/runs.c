@@ -124,6 +124,7 @@ static void settle(struct run *run, int result)
     if (first) {
         run_tell_ended(run);
         run_log_line(run); /* after the answer: whoever reads the log may be slow */
+        run_free_spent(run);
     }
 }
 
@@ -191,7 +192,8 @@ void runs_over(struct run *run)
     refuse_late(run);
     runs->finished++;
     runs->by_status[run->work->result.status]++;
-    run_free_work(run);
+    run_end_work(run);
+    runs_announce_not(run);
     if (run->counted)
         tenants_run_end(runs->gateway->tenants, run->row.tenant, run->row.cpu_us);
     runs_save(run);
@@ -292,9 +294,11 @@ static void begin(struct run *run)
     runs->driven += !run->placed;
     if (!known)
         run->row.started_at = run_time_now();
+    if (run->unannounced) /* it will be, as that */
+        snprintf(run->row.status, sizeof run->row.status, "running");
     if (known || !run->row.keep_going) {
         drive_it(run);
-        if (!known && run->state == RUN_DRIVEN)
+        if (!known && run->state == RUN_DRIVEN && !run->unannounced)
             store_run_started(store, run->row.id, run->row.started_at, NULL, NULL);
         return;
     }
@@ -364,8 +368,6 @@ static void on_inserted(void *data, int result)
     run->pending--;
     if (run->state == RUN_ARRIVING)
         on_arrived(run, result);
-    else if (result == 0 && run->state < RUN_SAVING)
-        run_tell_accepted(run);
 }
 
 static int fail_full(struct runs *runs, unsigned *retry_seconds, struct hc_err *err)
@@ -426,8 +428,7 @@ int runs_prepare(struct run *run, struct request *request, const struct run_opti
         return result;
     if (run->work->plan.language != NULL)
         snprintf(run->row.language, sizeof run->row.language, "%s", run->work->plan.language->name);
-    run->row.shape = run->shape = run_shape(run);
-    return run->shape != NULL ? 0 : hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
+    return 0;
 }
 
 static int give_id(struct run *run, struct hc_err *err)
@@ -450,30 +451,25 @@ static int admit(struct run *run, const struct run_options *options, struct hc_e
         run->reserved = arrives && !run->placed;
         runs->reserved += run->reserved;
     }
-    /* One that somebody waits for is not begun again; what its record needs of it is kept. */
-    const char *metadata = run->work->request->metadata;
-    hc_cleanup_free char *kept = NULL;
-    if (!options->keep_going && metadata != NULL && asprintf(&kept, "{\"metadata\":%s}", metadata) < 0)
-        return hc_fail(err, HC_CLASS_OURS, ENOMEM, "out of memory");
-    run->row.request = options->keep_going ? options->request_text : kept;
-    run->row.request_length = options->keep_going ? options->request_length : kept != NULL ? strlen(kept) : 0;
-    int result = store_run_insert(store, &run->row, on_inserted, run);
-    run->row.request = NULL;
-    run->row.request_length = 0;
-    if (result < 0)
-        return hc_fail_errno(err, HC_CLASS_HOST, -result, "the history cannot be written");
-    run->pending++;
     run->held = options->keep_going ? options->request_length : 0;
+    if (arrives) {
+        int result = run_insert(run, options->keep_going ? options->request_text : NULL, run->held, on_inserted);
+        if (result < 0)
+            return hc_fail_errno(err, HC_CLASS_HOST, -result, "the history cannot be written");
+    }
     runs->held_bytes += run->held;
     runs_add(runs, run);
     if (arrives) {
         run->state = RUN_ARRIVING;
         runs->arriving++;
-    } else if (run->placed) {
-        begin(run);
-    } else {
-        runs_line_up(run);
+        return 0;
     }
+    runs_announce_later(run);
+    if (run->placed)
+        begin(run);
+    else
+        runs_line_up(run);
+    run_describe(run); /* while its program runs */
     return 0;
 }
 

@@ -69,8 +69,10 @@ void runs_forget(struct runs *runs)
         if ((full || old) && may_be_forgotten(run))
             forget(run);
     }
-    if (any && runs->oldest == NULL)
-        malloc_trim(0); /* a server that rests gives back what it needed when it was busy */
+    if (any && runs->oldest == NULL) { /* a server that rests gives back what it needed when it was busy */
+        store_rest(runs->gateway->store);
+        malloc_trim(0);
+    }
 }
 
 void runs_make_room(struct runs *runs)
@@ -177,6 +179,7 @@ void runs_free(struct runs *runs)
     if (runs == NULL)
         return;
     hc_timer_remove(runs->timer);
+    hc_timer_remove(runs->announce_timer);
     for (size_t i = 0; i < RUNS_BUCKETS; i++)
         for (struct run *run = runs->buckets[i], *next; run != NULL; run = next) {
             next = run->chain;

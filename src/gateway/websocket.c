@@ -5,6 +5,7 @@
  * What always holds: `closed` is called exactly once, and last; after a close was sent nothing else is; what the owner
  * has paused is at most one piece of input and the message that is being read.
  */
+#define OPENSSL_SUPPRESS_DEPRECATED /* as in store/sha256.c */
 #include "gateway/websocket.h"
 #include "base/fd.h"
 #include "text/base64.h"
@@ -275,7 +276,9 @@ static char *accept_of(const char *key)
     char text[64];
     unsigned char digest[SHA_DIGEST_LENGTH];
     int length = snprintf(text, sizeof text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
-    if (SHA1((const unsigned char *)text, (size_t)length, digest) == NULL)
+    SHA_CTX context;
+    if (SHA1_Init(&context) != 1 || SHA1_Update(&context, text, (size_t)length) != 1 ||
+        SHA1_Final(digest, &context) != 1)
         return NULL;
     size_t encoded;
     return hc_base64_encode(digest, sizeof digest, &encoded);

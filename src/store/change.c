@@ -49,9 +49,7 @@ int change_new(const struct record *record, store_done_fn done, void *data, stru
     size_t written = record_size(&copy->record);
     copy->task.record = written <= RECORD_BYTES ? written : 0;
     copy->task.prompt = record->kind == RECORD_FINISH && size < PROMPT_BYTES;
-    /* Nobody waits to hear that a run has begun unless it is to go on by itself; most are over soon, and then it is one
-     * write. */
-    copy->task.patient = record->kind == RECORD_USAGE || (record->kind == RECORD_INSERT && !row->keep_going);
+    copy->task.patient = record->kind == RECORD_USAGE; /* the end of its run is on its way: then it is one write */
     *out = copy;
     return 0;
 }

@@ -198,6 +198,10 @@ void batch_write(struct store *store);
 /* Whether a batch that begins with this task goes into the journal. */
 bool batch_is_for_journal(const struct store *store, const struct task *task);
 
+/* ---- keys.c ---- */
+/* By whoever has made a commit and still has the writer. */
+void keys_after_commit(struct store *store);
+
 /* ---- pending.c ---- all with the lock held */
 void pending_add(struct store *store, struct task *task);
 /* When it is to be applied, on hc_now's clock; UINT64_MAX: there is nothing. */
@@ -216,6 +220,14 @@ enum {
     INDEX_HEADER = 96,
     INDEX_BYTES = 32 * 1024, /* SQLite maps so much of it at a time */
     PATIENCE_US = 50 * 1000,
+};
+
+/* The version of the keys, and the header of the log's index as it was before that was read: as long as it is the same,
+ * so is the version. */
+struct keys_known {
+    bool known;
+    uint64_t version;
+    unsigned char header[INDEX_HEADER];
 };
 
 /* Which file it is, to notice that it was taken away. */
@@ -261,16 +273,15 @@ struct store {
     uint64_t pending_mark;      /* and where the journal is behind it */
     bool journal_failed;        /* its last write: the next batch goes into the database at once */
     struct task *ids[ID_SLOTS];
+    struct keys_known keys_committed; /* after the last commit of our own */
 
     /* The caller's thread only. */
     pthread_t thread;
     bool thread_started;
     int eventfd;
     struct hc_watch *watch;
-    uint64_t keys_version;
-    const volatile void *index;               /* keys.c: of the write-ahead log */
-    unsigned char index_header[INDEX_HEADER]; /* as it was before `keys_version` was read */
-    bool index_known;
+    struct keys_known keys;
+    const volatile void *index; /* keys.c: of the write-ahead log; it does not change once it is there */
     struct {
         char name[64];
         int64_t when;

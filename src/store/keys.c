@@ -208,29 +208,58 @@ static void copy_header(const volatile unsigned char *from, unsigned char *to)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* Asked with every request. As long as nothing at all was committed, the answer is the last one. The header is looked
- * at before the question: what is committed in between is seen the next time, for the header differs then. A copy that
- * was taken in the middle of a change is like no other. */
+/* What the database says, by this connection. The header is looked at before the question: what is committed in between
+ * is seen the next time, for the header differs then. A copy that was taken in the middle of a change is like no other.
+ */
+static bool ask_version(const struct store *store, const struct connection *connection, enum statement which,
+                        struct keys_known *out)
+{
+    const volatile void *index = store->index;
+    if (index != NULL)
+        copy_header(index, out->header);
+    struct binding binding = bind_start(connection, which);
+    bind_text(&binding, "keys_version");
+    if (bind_row(&binding))
+        out->version = (uint64_t)sqlite3_column_int64(binding.statement, 0);
+    bool asked = bind_end(&binding) == 0;
+    out->known = asked && index != NULL && sqlite3_txn_state(connection->db, NULL) == SQLITE_TXN_NONE;
+    return asked;
+}
+
+/* A commit of our own is what changes the header most often, and whoever made it has the time to ask. */
+void keys_after_commit(struct store *store)
+{
+    struct keys_known known = {.version = 0};
+    if (store->index == NULL || !ask_version(store, &store->writer, FIND_STATE, &known) || !known.known)
+        return;
+    pthread_mutex_lock(&store->lock);
+    store->keys_committed = known;
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Asked with every request. As long as nothing at all was committed, the answer is the last one. */
 uint64_t store_version(struct store *store)
 {
     unsigned char header[INDEX_HEADER];
+    struct keys_known *keys = &store->keys;
     const volatile void *index = index_header(store);
     if (index != NULL)
         copy_header(index, header);
-    if (index != NULL && store->index_known && memcmp(header, store->index_header, sizeof header) == 0)
-        return store->keys_version;
-    struct binding binding = bind_start(&store->reader, READ_STATE);
-    bind_text(&binding, "keys_version");
-    uint64_t version = store->keys_version;
-    if (bind_row(&binding))
-        version = (uint64_t)sqlite3_column_int64(binding.statement, 0);
-    bool asked = bind_end(&binding) == 0;
-    if (asked)
-        store->keys_version = version;
-    store->index_known = asked && index != NULL && sqlite3_txn_state(store->reader.db, NULL) == SQLITE_TXN_NONE;
-    if (store->index_known)
-        memcpy(store->index_header, header, sizeof header);
-    return store->keys_version;
+    if (index != NULL && keys->known && memcmp(header, keys->header, sizeof header) == 0)
+        return keys->version;
+    pthread_mutex_lock(&store->lock);
+    struct keys_known committed = store->keys_committed;
+    pthread_mutex_unlock(&store->lock);
+    if (index != NULL && committed.known && memcmp(header, committed.header, sizeof header) == 0) {
+        *keys = committed;
+        return keys->version;
+    }
+    struct keys_known asked = {.version = keys->version};
+    if (ask_version(store, &store->reader, READ_STATE, &asked))
+        keys->version = asked.version;
+    keys->known = asked.known;
+    memcpy(keys->header, asked.header, sizeof keys->header);
+    return keys->version;
 }
 
 struct used_task {

@@ -66,6 +66,8 @@ static int apply(struct store *store, struct commit *commit, uint64_t mark)
     pthread_mutex_unlock(&store->lock);
     commit->pending = pending;
     int status = commit_write(store, commit);
+    if (status == 0)
+        keys_after_commit(store);
     pthread_mutex_lock(&store->lock);
     store->busy = false;
     store->status = status;

@@ -42,6 +42,8 @@ void store_close(struct store *store);
 /* For /readyz: 0, or the -errno of the last commit where the database could not be written to (then changes may still
  * be taken, as long as there is room in the journal), or of files that were taken away. */
 int store_status(struct store *store);
+/* Nothing has happened for a while: pages of the database that were kept in memory are given back. */
+void store_rest(struct store *store);
 
 /* ---- runs ---- */
 /* Why a run failed, as it is grouped with others; an empty fingerprint: nothing is recorded of it. */

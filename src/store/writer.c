@@ -302,6 +302,23 @@ int store_status(struct store *store)
     return status;
 }
 
+void store_rest(struct store *store)
+{
+    sqlite3_db_release_memory(store->reader.db);
+    pthread_mutex_lock(&store->lock);
+    bool free_now = !store->busy && store->writer.db != NULL;
+    store->busy |= free_now;
+    pthread_mutex_unlock(&store->lock);
+    if (!free_now)
+        return; /* somebody writes: it is not at rest */
+    sqlite3_db_release_memory(store->writer.db);
+    pthread_mutex_lock(&store->lock);
+    store->busy = false;
+    pthread_cond_broadcast(&store->settled);
+    wake_thread(store);
+    pthread_mutex_unlock(&store->lock);
+}
+
 /* ---- what is pending, from the caller's thread ---- */
 
 int writer_settle(struct store *store)

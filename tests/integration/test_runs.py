@@ -337,6 +337,26 @@ def test_the_history_is_listed_newest_first_by_pages(start_server):
     assert row["status"] == "error" and row["exit_code"] == 1 and row["language"] == "python" and row["wall_ms"] > 0
 
 
+def test_a_run_that_somebody_waits_for_is_listed_while_it_goes_on_and_once(start_server):
+    """The store hears of it after a moment; of one that is over by then it hears once."""
+    one = start_server("[server]\nconcurrent = 1\nqueue = 4\n")
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(one.run(command=["/bin/sleep", "2"], metadata={"a": 1}))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: sorted(run["status"] for run in one.get("/v1/runs").json["runs"]) == ["queued", "running"])
+    listed = {run["id"]: run for run in one.get("/v1/runs").json["runs"]}
+    assert all((run["started_at"] is None) == (run["status"] == "queued") and run["ended_at"] is None for run in listed.values()), listed
+    for thread in threads:
+        thread.join()
+    assert {answer.json["id"] for answer in answers} == set(listed)
+    short = one.run(command=["/bin/true"]).json["id"]
+    rows = one.get("/v1/runs").json["runs"]
+    assert [row["status"] for row in rows] == ["completed"] * 3 and len({row["id"] for row in rows}) == 3 and rows[0]["id"] == short
+    assert all(row["started_at"] and row["ended_at"] for row in rows)
+    assert one.get("/v1/stats").json["history"]["by_status"]["running"] == 0
+
+
 @pytest.mark.parametrize("query, word", [
     ("limit=0", "limit"), ("limit=1001", "limit"), ("limit=many", "limit"), ("status=great", "status"), ("before=1;2", "before"),
     ("colour=red", "colour"), ("limit=1&limit=2", "limit"),
