@@ -16,11 +16,12 @@ import subprocess
 # What the machine and the tests themselves need, and what the whole form adds for the languages and the attack suite.
 BASE = ("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "mawk", "grep", "hostname", "kmod", "libc-bin", "mount", "passwd",
         "perl-base", "procps", "python3", "python3-pytest", "sed", "systemd", "tar", "uidmap", "util-linux")
-LANGUAGES = ("gcc", "g++", "libc6-dev", "lua5.4", "make", "nodejs", "perl", "php-cli", "ruby", "strace", "stress-ng",
+LANGUAGES = ("gcc", "g++", "gzip", "libc6-dev", "lua5.4", "make", "nodejs", "perl", "php-cli", "ruby", "strace", "stress-ng",
              "tzdata", "dpkg", "e2fsprogs")
 OPTIONAL = {"gawk", "mawk"}
 
-LEFT_OUT = re.compile(r"^/usr/share/(doc|man|info|locale|lintian|bug|i18n|ri|nodejs/.*/docs)/|^/usr/include/node/|^/var/"
+# (The changelog of dash is where its version is found.)
+LEFT_OUT = re.compile(r"^/usr/share/(doc(?!/dash/)|man|info|locale|lintian|bug|i18n|ri|nodejs/.*/docs)/|^/usr/include/node/|^/var/"
                       r"|^/usr/lib/python3(\.11)?/(idlelib|lib2to3|test|ensurepip)/|^/etc/(init\.d|cron|rc|systemd|default)")
 ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
        "/var/lib/dpkg/status")
