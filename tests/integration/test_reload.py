@@ -93,5 +93,5 @@ def test_versions_stay_while_they_are_asked_for_again(place):
 
 def test_every_language_that_is_installed_has_a_version(place):
     server, _ = place
-    known = until(lambda: all(language["version"] for language in languages(server).values() if language["available"]), 60)
+    known = until(lambda: all(language["version"] for language in languages(server).values() if language["available"]), 30)
     assert known, {name: language["version"] for name, language in languages(server).items() if language["available"]}

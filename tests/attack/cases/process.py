@@ -63,7 +63,7 @@ def kill(trial):
     group = trial.outside("/bin/sh", "-c", 'sleep 20 & "$1" all; wait $!; echo ended=$?', "sh",
                           trial.program("signals"), wrap=["unshare", "-p", "-f"])
     trial.control("ended=137" in group.text, "kill(-1) ends all in a pid namespace")
-    beside = trial.start("--", "./stubborn", "sleep", files=["stubborn"], options=["--timeout", "3"])
+    beside = trial.start("--", "./stubborn", "sleep", files=["stubborn"], options=["--timeout", str(3 * SLOW)])
     time.sleep(0.4)
     pids = [str(pid) for pid in (trial.watch.process.pid, os.getpid(), os.getppid(), beside.pid)]
     inside = trial.inside("signals", "pids", *pids)

@@ -228,7 +228,7 @@ def inheritance(trial):
     outside = trial.outside("/usr/bin/python3", "-c", holder + HAS).probes
     trial.control(outside.get("shared_writable") != "0" and outside.get("fds") != "0,1,2", "shared memory and an fd are seen where there are some")
     with Service(trial, CONFIG) as server:
-        ready(server)
+        ready(server, code="import re, resource")  # the set that this program's modules are in
         # At the same time: the number of a namespace that has gone is given to another.
         with concurrent.futures.ThreadPoolExecutor(2) as both:
             warm, again = both.map(lambda _: server.run(language="python", code=HAS + "\nimport time\ntime.sleep(1)"), range(2))
@@ -256,6 +256,8 @@ for top, folders, files in os.walk('/'):
     if top.startswith('/usr/') and top.count('/') > 3:
         folders.clear()
     for path in [top] + [os.path.join(top, name) for name in files[:20]]:
+        if os.path.realpath(path) == '/dev/null':  # a link to it, as systemd has for a unit that is masked
+            continue
         tried += 1
         try:
             if os.path.isdir(path):
@@ -297,16 +299,16 @@ def poison(trial):
     outside = trial.outside("/usr/bin/python3", "-c", "import os\nos.close(os.open('driver.py', os.O_WRONLY | os.O_CREAT))\nprint('written=driver.py')", cwd=folder)
     trial.control(os.path.exists(folder + "/driver.py") and "driver.py" in outside.text, "a driver is written outside")
     with Service(trial, CONFIG) as server:
-        ready(server)
         for language, start in (("python", "warm"), ("javascript", "primed")):
             program = WRITE if language == "python" else BY_NODE
             ready(server, language, "1", start)
-            answer = server.run(language=language, code=program, files={"write.py": WRITE}, limits={"timeout": 20})
+            answer = server.run(language=language, code=program, files={"write.py": WRITE}, limits={"timeout": 20 * SLOW})
             trial.check(int(answer.probes.get("tried", "0")) > 100 and answer.probes.get("written") == "", "%s: %s places, none writable" % (
-                start_of(answer), answer.probes.get("tried")) if answer.probes.get("written") == "" else "%s %s" % (language, answer))
+                start_of(answer), answer.probes.get("tried")) if answer.probes.get("written") == "" else "%s can write to %s: %s" % (language, answer.probes.get("written"), answer))
         patch = ("import builtins, json, sys, gc\nbuiltins.ATTACKED = json.ATTACKED = 1\nsys.modules['re'] = None\nsys.path.insert(0, '/tmp')\n"
                  "[one.update(ATTACKED=1) for one in gc.get_objects() if type(one) is dict and '__name__' in one]\nprint('patched=1')\n")
         look = "import builtins, json, re, sys\nprint('attacked=%s' % (hasattr(builtins, 'ATTACKED') or hasattr(json, 'ATTACKED') or '/tmp' in sys.path))\n"
+        ready(server, code="import json, re")
         for _ in range(3):
             first, second = server.run(language="python", code=patch), server.run(language="python", code=look)
             trial.check(start_of(first) == start_of(second) == "warm" and first.probes.get("patched") == "1" and second.probes.get("attacked") == "False",
