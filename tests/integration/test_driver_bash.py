@@ -116,7 +116,7 @@ def test_exit_ends_the_process_without_a_word(shell, ending, code):
 
 
 LOOPS = ["while :; do :; done", "sleep 100", "sleep 100; echo never", "while :; do sleep 100; done", "y=$(sleep 100); echo never",
-         "f() { sleep 100; echo never; }; f", "sleep 100 | cat; echo never", "read x < <(sleep 100); echo never", "wait", "(while :; do :; done)",
+         "f() { sleep 100; echo never; }; f", "sleep 100 | cat; echo never", "read line < <(sleep 100); echo never", "wait", "(while :; do :; done)",
          "for ((;;)) do let i++; done", "eval 'while :; do :; done'", "sleep 100 & wait; echo never", ". /dev/stdin", "true && sleep 100 || echo never",
          "f() { f; }; sleep 100; f"]
 

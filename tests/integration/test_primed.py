@@ -452,7 +452,7 @@ PROGRAMS = {
         "process": Program("""
             wanted='^(Name|Umask|Pid|PPid|NSpid|NSpgid|NSsid|Threads|SigBlk|SigIgn|SigCgt|Cap|NoNewPrivs|Seccomp)'
             while read -r line; do [[ $line =~ $wanted ]] && echo "$line"; done </proc/$$/status # by the shell itself, which is not about to wait then
-            for fd in /proc/$$/fd/*; do echo "${fd##*/} $(readlink "$fd" | sed 's/[0-9]*//g')"; done; cat /proc/$$/comm; ps -e -o comm= | sort | head -3
+            for fd in /proc/$$/fd/*; do echo "${fd##*/} $(readlink "$fd" | sed 's/[0-9]*//g')"; done; cat /proc/$$/comm; found=$(ps -e -o comm=); sort <<<"$found"
         """),
         "stdin": Program('read -r first; echo "first: $first"; while read -r -n 3 part; do echo "[$part]"; done; read -r || echo end', stdin="a line\nanother"),
         "stdin to a child": Program("head -c 4; cat | tr a-z A-Z", stdin="one two three\n" * 5000),

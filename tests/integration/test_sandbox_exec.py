@@ -99,7 +99,7 @@ def test_a_client_that_hangs_up_ends_its_job(server, box):
 def test_what_is_left_in_the_background_lives_on(server, box):
     mark = word()
     answer = box.exec(f"sh -c 'while :; do echo tick; sleep 0.05; done; : {mark}' & echo begun").json
-    assert answer["status"] == "completed" and answer["stdout"].startswith("begun\n")
+    assert answer["status"] == "completed" and "begun\n" in answer["stdout"]  # a tick may come first
     time.sleep(0.5)  # it has written to a pipe that nobody waits for any more
     assert guests(server, mark) and box.out("echo on") == "on\n"
     box.delete()
