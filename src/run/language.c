@@ -1,7 +1,8 @@
 /*
  * The languages of this installation: which folders hold them, and how one is found by name, alias or file. A name
  * beats an alias, an earlier folder beats a later one. The file of a language has its name (language_parse.c insists),
- * so asking for a language by name opens one file; only an alias, an extension or a mistake reads them all.
+ * so asking for a language by name opens one file. For an alias or an extension those files are read in which it stands
+ * somewhere, for to parse them all takes longer than to start a program; only a mistake reads them all.
  */
 #include "run/language.h"
 
@@ -11,6 +12,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,7 @@
 #define HC_DATADIR "/usr/local/share/hotcell"
 #endif
 
-enum { NAME_SIZE = 64, LANGUAGE_LIMIT = 1024, LIST_LIMIT = 256 };
+enum { NAME_SIZE = 64, LANGUAGE_LIMIT = 1024, LIST_LIMIT = 256, MENTION_LIMIT = 32 * 1024 };
 
 struct entry {
     struct language *language;
@@ -32,6 +34,7 @@ struct entry {
 struct languages {
     struct entry *item;
     size_t count;
+    struct words passed; /* files that were passed over: one of that name in a later folder does not count */
 };
 
 static int fail_memory(struct hc_err *err)
@@ -153,13 +156,34 @@ static int add_language(struct languages *languages, struct language *language, 
     return 0;
 }
 
-static int load_file(struct languages *languages, const char *folder, const char *name, struct hc_err *err)
+/* Whether the word stands in the file, in whatever case. One that cannot be read is left to language_read to tell. */
+static bool mentions(const char *path, const char *word)
+{
+    char text[MENTION_LIMIT];
+    ssize_t length = hc_read_file_at(AT_FDCWD, path, text, sizeof text);
+    return length < 0 || strcasestr(text, word) != NULL;
+}
+
+static bool has_word(const struct words *words, const char *text, bool fold)
+{
+    for (size_t i = 0; i < words->count; i++)
+        if ((fold ? strcasecmp : strcmp)(words->item[i], text) == 0)
+            return true;
+    return false;
+}
+
+static int load_file(struct languages *languages, const char *folder, const char *name, const char *word,
+                     struct hc_err *err)
 {
     hc_cleanup_free char *path = NULL;
     if (asprintf(&path, "%s/%s", folder, name) < 0) {
         path = NULL;
         return fail_memory(err);
     }
+    if (word != NULL && has_word(&languages->passed, name, false))
+        return 0;
+    if (word != NULL && !mentions(path, word))
+        return words_add(&languages->passed, name) < 0 ? fail_memory(err) : 0;
     struct language *language = NULL;
     int result = language_read(path, &language, err);
     return result < 0 ? result : add_language(languages, language, err);
@@ -171,7 +195,7 @@ static int is_language_file(const struct dirent *entry)
     return entry->d_name[0] != '.' && dot != NULL && strcmp(dot, ".toml") == 0;
 }
 
-static int load_folder(struct languages *languages, const char *folder, struct hc_err *err)
+static int load_folder(struct languages *languages, const char *folder, const char *word, struct hc_err *err)
 {
     struct dirent **entries;
     int count = scandir(folder, &entries, is_language_file, alphasort);
@@ -180,7 +204,7 @@ static int load_folder(struct languages *languages, const char *folder, struct h
     int result = 0;
     for (int i = 0; i < count; i++) {
         if (result == 0)
-            result = load_file(languages, folder, entries[i]->d_name, err);
+            result = load_file(languages, folder, entries[i]->d_name, word, err);
         free(entries[i]);
     }
     free(entries);
@@ -192,13 +216,14 @@ static int by_name(const void *left, const void *right)
     return strcmp(((const struct entry *)left)->language->name, ((const struct entry *)right)->language->name);
 }
 
-static int load(const struct words *folders, struct languages **out, struct hc_err *err)
+/* All, or those whose files have `word` in them. */
+static int load(const struct words *folders, const char *word, struct languages **out, struct hc_err *err)
 {
     struct languages *languages = calloc(1, sizeof *languages);
     if (languages == NULL)
         return fail_memory(err);
     for (size_t i = 0; i < folders->count; i++) {
-        int result = load_folder(languages, folders->item[i], err);
+        int result = load_folder(languages, folders->item[i], word, err);
         if (result < 0) {
             languages_free(languages);
             return result;
@@ -214,7 +239,7 @@ int languages_load(const struct config *config, struct languages **out, struct h
 {
     HC_CLEANUP(words_release) struct words folders = {0};
     int result = language_folders(config, &folders, err);
-    return result < 0 ? result : load(&folders, out, err);
+    return result < 0 ? result : load(&folders, NULL, out, err);
 }
 
 void languages_free(struct languages *languages)
@@ -224,6 +249,7 @@ void languages_free(struct languages *languages)
     for (size_t i = 0; i < languages->count; i++)
         language_free(languages->item[i].language);
     free(languages->item);
+    words_release(&languages->passed);
     free(languages);
 }
 
@@ -255,14 +281,6 @@ static bool normalise(const char *name, char *text, size_t size)
     return true;
 }
 
-static bool has_word(const struct words *words, const char *text, bool fold)
-{
-    for (size_t i = 0; i < words->count; i++)
-        if ((fold ? strcasecmp : strcmp)(words->item[i], text) == 0)
-            return true;
-    return false;
-}
-
 /* The first in order of reading that claims `text` as an alias or, `fold` apart, as an extension. */
 static struct entry *find_claim(const struct languages *languages, bool extension, const char *text, bool fold)
 {
@@ -274,6 +292,20 @@ static struct entry *find_claim(const struct languages *languages, bool extensio
             best = entry;
     }
     return best;
+}
+
+/* Case matters first (.C is C++), then it does not (MAIN.PY). */
+static struct entry *claim_extension(const struct languages *languages, const char *extension)
+{
+    struct entry *entry = find_claim(languages, true, extension, false);
+    return entry != NULL ? entry : find_claim(languages, true, extension, true);
+}
+
+/* It gets one more user. */
+static struct language *use(struct entry *entry)
+{
+    entry->language->users++;
+    return entry->language;
 }
 
 static const char *list_names(const struct languages *languages, char *text, size_t size)
@@ -329,24 +361,41 @@ static int find_direct(const struct words *folders, const char *name, struct lan
     return 0;
 }
 
-/* Out of all of them; `name` is NULL where no language can have the name asked for. */
+/* What claims `text` among those whose files have `word` in them, or, NULL, among all. 1: found, 0: there is none, and
+ * *left, if it is asked for, has them all; or negative. */
+static int find_claimed(const struct words *folders, const char *word, bool extension, const char *text,
+                        struct language **out, struct languages **left, struct hc_err *err)
+{
+    struct languages *languages = NULL;
+    int result = load(folders, word, &languages, err);
+    if (result < 0)
+        return result;
+    struct entry *entry = text == NULL ? NULL
+                          : extension  ? claim_extension(languages, text)
+                                       : find_claim(languages, false, text, false);
+    if (entry != NULL)
+        *out = use(entry);
+    else if (left != NULL)
+        *left = HC_TAKE_PTR(languages);
+    languages_free(languages);
+    return entry != NULL;
+}
+
+/* `name` is NULL where no language can have the name asked for. */
 static int find_alias(const struct words *folders, const char *name, const char *asked, struct language **out,
                       struct hc_err *err)
 {
-    struct languages *languages = NULL;
-    int result = load(folders, &languages, err);
-    if (result < 0)
-        return result;
-    struct entry *entry = name != NULL ? find_claim(languages, false, name, false) : NULL;
-    if (entry != NULL)
-        *out = HC_TAKE_PTR(entry->language);
-    else
-        result = fail_unknown(languages, asked, err);
-    languages_free(languages);
-    return result;
+    struct languages *all = NULL;
+    int result = name != NULL ? find_claimed(folders, name, false, name, out, NULL, err) : 0;
+    if (result == 0)
+        result = find_claimed(folders, NULL, false, name, out, &all, err);
+    if (result == 0)
+        result = fail_unknown(all, asked, err);
+    languages_free(all);
+    return result < 0 ? result : 0;
 }
 
-/* One of those that were read beforehand: it gets one more user. */
+/* One of those that were read beforehand. */
 static int find_kept(const struct languages *languages, const char *name, struct language **out, struct hc_err *err)
 {
     char wanted[NAME_SIZE];
@@ -359,8 +408,7 @@ static int find_kept(const struct languages *languages, const char *name, struct
         found = find_claim(languages, false, wanted, false);
     if (found == NULL)
         return fail_unknown(languages, name, err);
-    found->language->users++;
-    *out = found->language;
+    *out = use(found);
     return 0;
 }
 
@@ -386,22 +434,22 @@ int languages_find_by_file(const struct config *config, const char *file_name, s
 {
     const char *base = strrchr(file_name, '/') != NULL ? strrchr(file_name, '/') + 1 : file_name;
     const char *dot = strrchr(base, '.');
-    struct languages *kept = config != NULL ? config->languages : NULL, *languages = kept;
-    int result = kept != NULL ? 0 : languages_load(config, &languages, err);
-    if (result < 0)
-        return result;
-    /* Case matters first (.C is C++), then it does not (MAIN.PY). */
-    struct entry *entry = NULL;
-    if (dot != NULL && (entry = find_claim(languages, true, dot, false)) == NULL)
-        entry = find_claim(languages, true, dot, true);
-    if (entry != NULL) {
-        entry->language->users++;
-        *out = entry->language;
+    const struct languages *kept = config != NULL ? config->languages : NULL;
+    HC_CLEANUP(words_release) struct words folders = {0};
+    int result = 0;
+    if (kept != NULL) {
+        struct entry *entry = dot != NULL ? claim_extension(kept, dot) : NULL;
+        result = entry != NULL;
+        *out = entry != NULL ? use(entry) : *out;
+    } else if (dot != NULL) {
+        result = language_folders(config, &folders, err);
+        if (result == 0)
+            result = find_claimed(&folders, dot, true, dot, out, NULL, err);
+        if (result == 0)
+            result = find_claimed(&folders, NULL, true, dot, out, NULL, err);
     }
-    if (languages != kept)
-        languages_free(languages);
-    if (entry != NULL)
-        return 0;
+    if (result != 0)
+        return result < 0 ? result : 0;
     hc_fail(err, HC_CLASS_REQUEST, EINVAL, "no language is known for the file \"%.128s\"", base);
     hc_err_field(err, "language");
     hc_err_remedy(err, "name the language, as in --language python");

@@ -269,10 +269,31 @@ static void test_one_language_is_found_beside_a_broken_file_of_another(void **st
 {
     write_file(*state, USER_FOLDER "toy.toml", "this is not TOML");
     expect_name("python", "python");
+    expect_name("py", "python");
     struct language *language = NULL;
     struct hc_err err = {0};
+    assert_int_equal(languages_find_by_file(NULL, "x.py", &language, &err), 0);
+    language_free(language);
+    language = NULL;
+    write_file(*state, USER_FOLDER "toy.toml", "this, which may be about \"py\", is not TOML");
     assert_true(languages_find(NULL, "py", &language, &err) < 0);
     assert_non_null(strstr(err.message, "toy.toml:1"));
+}
+
+/* Also where it does not say what was asked for, and is not parsed. */
+static void test_a_file_of_the_user_hides_the_built_in_one_of_its_name(void **state)
+{
+    write_file(*state, USER_FOLDER "python.toml",
+               "name = \"python\"\ntitle = \"Mine\"\nextensions = [\".snake\"]\nfile = \"main.snake\"\nneeds = "
+               "[\"/bin/sh\"]\n" TOY_RUN);
+    struct language *language = NULL;
+    struct hc_err err = {0};
+    assert_int_equal(languages_find_by_file(NULL, "x.py", &language, &err), -EINVAL);
+    assert_int_equal(languages_find_by_file(NULL, "x.snake", &language, &err), 0);
+    assert_string_equal(language->title, "Mine");
+    language_free(language);
+    language = NULL;
+    assert_int_equal(languages_find(NULL, "py", &language, &err), -EINVAL);
 }
 
 static void test_the_configured_folder_comes_first_and_must_exist(void **state)
@@ -531,6 +552,7 @@ int main(int count, char **arguments)
         TEST(test_a_folder_of_the_user_adds_and_replaces),
         TEST(test_an_alias_of_an_earlier_folder_wins_but_never_over_a_name),
         TEST(test_one_language_is_found_beside_a_broken_file_of_another),
+        TEST(test_a_file_of_the_user_hides_the_built_in_one_of_its_name),
         TEST(test_the_configured_folder_comes_first_and_must_exist),
         TEST(test_a_missing_folder_of_languages_says_how_to_name_it),
         TEST(test_the_build_tree_finds_its_own_languages),
