@@ -40,6 +40,7 @@ struct enter {
     const struct entry *entry;
     struct entry_fds *fds;
     struct entry_words *words;
+    void (*before)(const struct entry *entry); /* or NULL */
 };
 
 static int join_group(void *plan, struct hc_err *err)
@@ -228,6 +229,15 @@ static int limit_files(void *plan, struct hc_err *err)
     return entry_limit_files(0, &enter->entry->limits, err);
 }
 
+static int do_before(void *plan, struct hc_err *err)
+{
+    (void)err;
+    struct enter *enter = plan;
+    if (enter->before)
+        enter->before(enter->entry);
+    return 0;
+}
+
 static int sweep_cell(void *plan, struct hc_err *err)
 {
     struct enter *enter = plan;
@@ -327,6 +337,7 @@ static const struct child_step steps[] = {
     {"waiting for the cell's file system", wait_for_builder},
     {"sweeping the cell", sweep_cell},
     {"restricting files", restrict_files},
+    {"preparing", do_before},
     {"filtering system calls", filter_calls},
     {"limiting open files", limit_files},
     {"waiting for its limits", wait_for_limits},
@@ -336,8 +347,9 @@ static const struct child_step steps[] = {
     {"entering the working directory", enter_cwd},
 };
 
-void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words)
+void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words,
+                void (*before)(const struct entry *entry))
 {
-    struct enter enter = {.entry = entry, .fds = fds, .words = words};
+    struct enter enter = {.entry = entry, .fds = fds, .words = words, .before = before};
     child_run(steps, sizeof steps / sizeof *steps, &enter, &fds->report);
 }

@@ -50,8 +50,10 @@ int entry_fail_full(struct hc_err *err);         /* limits.pids of its cell do n
 size_t entry_size(const struct entry *entry);
 /* In the child, which was born in the cell's pid namespace and version 2 group: everything up to the point where it is
  * the guest, with the files unpacked, in its working directory. The fds are then: 0 to 2, report, block, door as *fds
- * says, and no others. Returns only when all of it succeeded; else the error is in the report and the process ends. */
-void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words);
+ * says, and no others. Returns only when all of it succeeded; else the error is in the report and the process ends.
+ * `before`, if there is one, is called in the group and as the guest, before system calls are filtered. */
+void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words,
+                void (*before)(const struct entry *entry));
 /* The words of a block, in memory that stays. */
 int entry_read_block(int block, struct entry_words *words, struct hc_err *err);
 /* Unpacks `files` (or not: -1) in `folder`, in which the process is after it. */

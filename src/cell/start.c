@@ -60,7 +60,7 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
     if (*pid == 0) {
         struct hc_err failure = {0};
         struct entry_words words = {0};
-        entry_seal(&entry, &fds, &words);
+        entry_seal(&entry, &fds, &words, NULL);
         if (fds.door >= 0 && entry.kind == CELL_JOB_PROGRAM) /* for the program, through its exec */
             fcntl(fds.door, F_SETFD, 0);
         /* The report is read to its end when something comes: of a helper, which holds it while it works, only an error

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,41 +41,70 @@ enum {
 #define IS_FILE (1ull << 61)
 #define IS_ALONE (1ull << 56) /* mapped by this process only */
 
+struct range {
+    uint64_t start;
+    uint32_t length; /* bytes */
+    uint32_t written;
+};
+
+struct ranges { /* what a rehearsal tells */
+    size_t count;
+    struct range range[WARM_MOST_RANGES];
+};
+
 /* A preloaded library has nobody to carry its state. */
 static pid_t rehearsing; /* this process, while it does */
+static struct ranges found;
 
 /* ---- what it uses ---- */
 
-static void add_page(struct warm_pages *pages, uint64_t address, bool written, size_t *total)
+static void add_page(uint64_t address, bool written, size_t *total)
 {
-    struct warm_range *last = pages->count ? &pages->range[pages->count - 1] : NULL;
+    struct range *last = found.count ? &found.range[found.count - 1] : NULL;
     if (*total == WARM_MOST_PAGES)
         return;
     /* Asking once more costs as much as a page or two do. */
     uint64_t gap = written ? 0 : 8 * PAGE;
     if (last && last->written == written && address - (last->start + last->length) <= gap)
         last->length = (uint32_t)(address + PAGE - last->start);
-    else if (pages->count < WARM_MOST_RANGES)
-        pages->range[pages->count++] = (struct warm_range){address, PAGE, written};
+    else if (found.count < WARM_MOST_RANGES)
+        found.range[found.count++] = (struct range){address, PAGE, written};
     else
         return;
     ++*total;
 }
 
-/* Pages that it has for itself were written to. Those of files are shared by everybody, but each process has to be
- * shown them. */
-static void look_at(int map, uint64_t start, uint64_t end, struct warm_pages *pages, size_t *total)
+/* What the kernel's page map says of each page, until `look` says false. Returns whether it never did. */
+static bool for_each_page(int map, uint64_t start, uint64_t end,
+                          bool (*look)(uint64_t at, uint64_t entry, size_t *data), size_t *data)
 {
     uint64_t entry[AT_ONCE];
     for (uint64_t at = start; at < end;) {
         size_t want = (end - at) / PAGE < AT_ONCE ? (end - at) / PAGE : AT_ONCE;
         ssize_t got = pread(map, entry, want * sizeof *entry, (off_t)(at / PAGE * sizeof *entry));
         if (got < (ssize_t)sizeof *entry)
-            return;
+            return false;
         for (size_t i = 0; i < (size_t)got / sizeof *entry; i++, at += PAGE)
-            if (entry[i] & IS_PRESENT && entry[i] & (IS_FILE | IS_ALONE))
-                add_page(pages, at, !(entry[i] & IS_FILE), total);
+            if (!look(at, entry[i], data))
+                return false;
     }
+    return true;
+}
+
+/* Pages that it has for itself were written to. Those of files are shared by everybody, but each process has to be
+ * shown them. */
+static bool note_used(uint64_t at, uint64_t entry, size_t *total)
+{
+    if (entry & IS_PRESENT && entry & (IS_FILE | IS_ALONE))
+        add_page(at, !(entry & IS_FILE), total);
+    return true;
+}
+
+/* Nothing was written to it, by a linker for instance: what is there is what the file has. */
+static bool is_as_in_file(uint64_t at, uint64_t entry, size_t *unused)
+{
+    (void)at, (void)unused;
+    return !(entry & (IS_PRESENT | IS_SWAPPED)) || entry & IS_FILE;
 }
 
 /* The next mapping of this process; `rest` is what the kernel says of it behind its addresses. */
@@ -87,7 +118,7 @@ static bool next_mapping(FILE *list, char *line, int size, uint64_t *start, uint
     return *end > *start && strlen(*rest) > 4;
 }
 
-static void find_pages(struct warm_pages *pages)
+static void find_pages(void)
 {
     hc_cleanup_fd int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     FILE *list = fopen("/proc/self/maps", "re");
@@ -96,18 +127,17 @@ static void find_pages(struct warm_pages *pages)
     size_t total = 0;
     while (map >= 0 && next_mapping(list, line, sizeof line, &start, &end, &rest))
         if (rest[1] == 'r')
-            look_at(map, start, end, pages, &total);
+            for_each_page(map, start, end, note_used, &total);
     if (list)
         fclose(list);
 }
 
 __attribute__((destructor)) void warm_pages_report(void)
 {
-    static struct warm_pages found;
     if (!rehearsing || rehearsing != getpid())
         return;
     rehearsing = 0;
-    find_pages(&found);
+    find_pages();
     (void)hc_write_all(REPORT_FD, found.range, found.count * sizeof *found.range);
 }
 
@@ -122,28 +152,12 @@ static bool is_left_out(const char *rest)
     return rest[1] == 'r' && rest[2] == '-' && rest[4] == 'p' && inode && strtoul(inode, NULL, 10) != 0;
 }
 
-/* Nothing was written to it, by a linker for instance: what is there is what the file has. */
-static bool is_as_in_file(int map, uint64_t start, uint64_t end)
-{
-    uint64_t entry[AT_ONCE];
-    for (uint64_t at = start; at < end;) {
-        size_t want = (end - at) / PAGE < AT_ONCE ? (end - at) / PAGE : AT_ONCE;
-        ssize_t got = pread(map, entry, want * sizeof *entry, (off_t)(at / PAGE * sizeof *entry));
-        if (got < (ssize_t)sizeof *entry)
-            return false;
-        for (size_t i = 0; i < (size_t)got / sizeof *entry; i++, at += PAGE)
-            if (entry[i] & (IS_PRESENT | IS_SWAPPED) && !(entry[i] & IS_FILE))
-                return false;
-    }
-    return true;
-}
-
 /* Of what overlaps this mapping. False: nothing does. */
-static bool for_each_part(const struct warm_pages *pages, uint64_t start, uint64_t end, bool take)
+static bool for_each_part(uint64_t start, uint64_t end, bool take)
 {
     bool any = false;
-    for (size_t i = 0; i < pages->count; i++) {
-        const struct warm_range *range = &pages->range[i];
+    for (size_t i = 0; i < found.count; i++) {
+        const struct range *range = &found.range[i];
         uint64_t from = range->start > start ? range->start : start, to = range->start + range->length;
         to = to < end ? to : end;
         if (range->written || from >= to)
@@ -157,9 +171,8 @@ static bool for_each_part(const struct warm_pages *pages, uint64_t start, uint64
 
 /* A mapping in which one page is the process's own has all its pages copied to a child (vma_needs_copy in the kernel's
  * mm/memory.c), at a fifth of the price at which the child would find them. So one page of each mapping is written over
- * by itself, pages that programs do not need are let go, and those that they do are there. True: every page of a file
- * that programs need comes with the fork. */
-static bool hand_down_files(const struct warm_pages *pages)
+ * by itself, pages that programs do not need are let go, and those that they do are there. */
+static void hand_down_files(void)
 {
     hc_cleanup_fd int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     hc_cleanup_fd int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -168,25 +181,24 @@ static bool hand_down_files(const struct warm_pages *pages)
     uint64_t start, end;
     bool good = map >= 0 && memory >= 0 && list;
     while (good && next_mapping(list, line, sizeof line, &start, &end, &rest)) {
-        if (!is_left_out(rest) || !for_each_part(pages, start, end, false) || !is_as_in_file(map, start, end))
+        if (!is_left_out(rest) || !for_each_part(start, end, false) ||
+            !for_each_page(map, start, end, is_as_in_file, NULL))
             continue;
         char byte;
         (void)madvise((void *)(uintptr_t)start, end - start, MADV_DONTNEED);
         good = pread(memory, &byte, 1, (off_t)start) == 1 && pwrite(memory, &byte, 1, (off_t)start) == 1;
-        for_each_part(pages, start, end, true);
+        for_each_part(start, end, true);
     }
     if (list)
         fclose(list);
-    return good;
 }
 
-static void forget_read(struct warm_pages *pages)
+static void list_written(struct warm_pages *pages)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < pages->count; i++)
-        if (pages->range[i].written)
-            pages->range[count++] = pages->range[i];
-    pages->count = count;
+    for (size_t i = 0; i < found.count; i++)
+        if (found.range[i].written)
+            pages->list[pages->count++] =
+                (struct iovec){(void *)(uintptr_t)found.range[i].start, found.range[i].length}; // NOLINT
 }
 
 /* Memory in large pieces is copied by a fork, and given back at an exit, piece by piece and not page by page. */
@@ -259,7 +271,7 @@ static bool set_the_stage(char *text, int *block)
 }
 
 /* Until it closes its end, or its time is over. */
-static void hear(int fd, struct warm_pages *pages)
+static void hear(int fd)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -271,12 +283,12 @@ static void hear(int fd, struct warm_pages *pages)
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         if (left <= 0 || (poll(&wait, 1, (int)left) <= 0 && errno != EINTR))
             break;
-        ssize_t got = read(fd, (char *)pages->range + length, sizeof pages->range - length);
+        ssize_t got = read(fd, (char *)found.range + length, sizeof found.range - length);
         if (got <= 0)
             break;
         length += (size_t)got;
     }
-    pages->count = length / sizeof *pages->range;
+    found.count = length / sizeof *found.range;
 }
 
 bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int *block)
@@ -301,12 +313,12 @@ bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int
     }
     hc_close(ends[1]);
     if (pid > 0) {
-        hear(ends[0], pages);
+        hear(ends[0]);
         kill(pid, SIGKILL);
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             continue;
-        if (hand_down_files(pages))
-            forget_read(pages);
+        hand_down_files();
+        list_written(pages);
     }
     hc_close(ends[0]);
     return false;
@@ -314,12 +326,30 @@ bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int
 
 /* ---- what it is for ---- */
 
+/* All in one call, which a process may ask of itself since Linux 6.13. False: this kernel does not do that. */
+static bool take_together(const struct iovec *list, size_t count)
+{
+    hc_cleanup_fd int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    for (size_t at = 0; at < count;) {
+        size_t some = count - at < IOV_MAX ? count - at : IOV_MAX;
+        ssize_t done = syscall(SYS_process_madvise, self, list + at, some, POPULATE_WRITE, 0);
+        if (done <= 0 && at == 0)
+            return false;
+        if (done <= 0)
+            at++; /* where something else is now, or nothing, there is nothing to be gained */
+        for (; done > 0 && at < count; at++)
+            done -= (ssize_t)list[at].iov_len;
+    }
+    return true;
+}
+
 void warm_pages_take(const struct warm_pages *pages, uint64_t most)
 {
-    for (size_t i = 0; i < pages->count && pages->range[i].length <= most; i++) {
-        most -= pages->range[i].length;
-        /* Where something else is now, or nothing, there is nothing to be gained. */
-        (void)madvise((void *)(uintptr_t)pages->range[i].start, pages->range[i].length,
-                      pages->range[i].written ? POPULATE_WRITE : POPULATE_READ);
-    }
+    size_t count = 0;
+    while (count < pages->count && pages->list[count].iov_len <= most)
+        most -= pages->list[count++].iov_len;
+    if (!count || take_together(pages->list, count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        (void)madvise(pages->list[i].iov_base, pages->list[i].iov_len, POPULATE_WRITE);
 }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 /* "PROGRAM NAME WORD…": the program's file, the name that it gets in the working directory, and the command by which it
  * is started, as a request's would be. */
@@ -23,11 +24,7 @@ enum { WARM_MOST_RANGES = 2048, WARM_MOST_PAGES = 16384 };
 
 struct warm_pages {
     size_t count;
-    struct warm_range {
-        uint64_t start;
-        uint32_t length; /* bytes */
-        uint32_t written;
-    } range[WARM_MOST_RANGES];
+    struct iovec list[WARM_MOST_RANGES];
 };
 
 /* In a zygote that has one thread. Forks by `fork_really`, libc's own. In the child, which returns true, the argument

@@ -275,18 +275,22 @@ static void open_door(int block)
     restore_own();
 }
 
+static void take_pages(const struct entry *entry)
+{
+    warm_pages_take(&pages, entry->limits.memory / 8);
+}
+
 /* In the child: becomes the guest in its cell, with the block of its program as fd 3. */
 static void enter(const struct entry *entry, struct entry_fds *fds)
 {
     struct hc_err err = {0};
-    entry_seal(entry, fds, &words);
+    entry_seal(entry, fds, &words, take_pages);
     /* A process that has changed its uid is closed to the guest's own tools (/proc/self/fd, gdb); an exec would have
      * opened it. There is nothing in it that is not the guest's. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0) {
         hc_fail_errno(&err, HC_CLASS_HOST, errno, "dumpable");
         child_die(fds->report, &err);
     }
-    warm_pages_take(&pages, entry->limits.memory / 8);
     int block = fds->block;
     entry_report_start(fds->report);
     hc_close(fds->report);
