@@ -106,9 +106,17 @@ static int put_shares(int dir, uint64_t shares, struct hc_err *err)
     return put_number(dir, "cpu.shares", shares < LEAST_SHARES ? LEAST_SHARES : shares, err);
 }
 
-static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *limits, struct hc_err *err)
+/* What it weighs for now; false: it does that already. */
+static bool weight_of(const struct cgroup *group, const struct cgroup_limits *limits, uint64_t *shares)
 {
-    int result = 0;
+    *shares = limits->background ? LEAST_SHARES : limits->cpu_shares;
+    return *shares != (group->background ? LEAST_SHARES : CGROUP_ORDINARY_SHARES);
+}
+
+static int limit_v2(const struct cgroup *group, uint32_t controllers, const struct cgroup_limits *limits,
+                    struct hc_err *err)
+{
+    int result = 0, dir = group->dir[CGROUP_UNIFIED];
     if (controllers & CGROUP_HAS_MEMORY) {
         result = put_number(dir, "memory.max", limits->memory, err);
         if (result == 0)
@@ -123,8 +131,9 @@ static int limit_v2(int dir, uint32_t controllers, const struct cgroup_limits *l
         if (limits->cpu_milli)
             snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64, limits->cpu_milli * period / 1000, period);
         result = put(dir, "cpu.max", text, err);
-        if (result == 0)
-            result = put_weight(dir, limits->cpu_shares, err);
+        uint64_t shares;
+        if (result == 0 && weight_of(group, limits, &shares))
+            result = put_weight(dir, shares, err);
     }
     if (result == 0 && (controllers & CGROUP_HAS_PIDS)) {
         if (limits->pids)
@@ -150,8 +159,9 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
             if (result == 0)
                 result = put_number(cpu, "cpu.cfs_quota_us", limits->cpu_milli * period / 1000, err);
         }
-        if (result == 0 && (limits->cpu_shares != CGROUP_ORDINARY_SHARES || group->background))
-            result = put_shares(cpu, limits->cpu_shares, err);
+        uint64_t shares;
+        if (result == 0 && weight_of(group, limits, &shares))
+            result = put_shares(cpu, shares, err);
     }
     if (result == 0 && pids >= 0 && limits->pids)
         result = put_number(pids, "pids.max", limits->pids, err);
@@ -174,10 +184,10 @@ int cgroup_limit(const struct cgroup_base *base, struct cgroup *group, const str
 {
     int result = 0;
     if (base->mode == CGROUP_V2)
-        result = limit_v2(group->dir[CGROUP_UNIFIED], base->controllers, limits, err);
+        result = limit_v2(group, base->controllers, limits, err);
     else if (base->mode != CGROUP_NONE)
         result = limit_v1(group, limits, err);
-    group->background = false;
+    group->background = limits->background;
     return result < 0 ? hc_err_context(err, "control group %s", group->name) : 0;
 }
 

@@ -47,8 +47,9 @@ struct cgroup_limits {
     uint64_t memory, swap; /* bytes */
     uint64_t cpu_milli;    /* thousandths of a CPU; 0: no quota */
     uint64_t cpu_shares;
-    uint64_t pids; /* 0: no limit */
-    bool apart;    /* out of memory ends the process that the kernel chooses, and not the whole group */
+    uint64_t pids;   /* 0: no limit */
+    bool apart;      /* out of memory ends the process that the kernel chooses, and not the whole group */
+    bool background; /* it has the least weight until cgroup_background says otherwise, or limits do that are not */
 };
 
 struct cgroup_stats {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* The job's limits, in force for its group, and the count of what is its own from now on. */
-int job_limit(struct held_job *job, struct hc_err *err)
+int job_limit(struct held_job *job, bool background, struct hc_err *err)
 {
     struct held_cell *cell = job->cell;
     const struct cgroup_base *base = &cell->warden->host.cgroups;
@@ -13,7 +13,8 @@ int job_limit(struct held_job *job, struct hc_err *err)
                                    .swap = job->spec.limits.swap,
                                    .cpu_milli = job->spec.limits.cpu_milli,
                                    .cpu_shares = job->spec.limits.cpu_shares,
-                                   .pids = job->spec.limits.pids};
+                                   .pids = job->spec.limits.pids,
+                                   .background = background};
     if (job->group == &cell->cell.group)
         limits.pids++; /* pid 1 of the cell is in there */
     int result = cgroup_limit(base, job->group, &limits, err);
@@ -54,11 +55,11 @@ int job_limit_group(struct held_job *job, struct hc_err *err)
     const struct cgroup_base *base = &job->cell->warden->host.cgroups;
     if (job->cell->lasting) /* the limits are the cell's own */
         return 0;
-    int result = job_limit(job, err);
+    if (job->waiting) /* there is time, and they are read now and at its end */
+        cgroup_prepare_stats(base, job->group);
+    int result = job_limit(job, job->waiting, err);
     if (result < 0)
         return result;
-    if (job->waiting)
-        cgroup_background(base, job->group, true);
     job->oom = cgroup_oom_fd(base, job->group);
     if (job->oom < -1)
         return hc_fail_errno(err, HC_CLASS_HOST, -job->oom, "watching the memory of the job");

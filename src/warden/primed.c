@@ -280,7 +280,7 @@ static int give_limits(struct held_job *waiting, const struct job_limits *before
             WARM_ZYGOTE) /* an engine with threads of its own goes on while it waits */
             cgroup_cpu(base, waiting->group, &waiting->before);
     } else {
-        result = job_limit(waiting, err);
+        result = job_limit(waiting, false, err);
     }
     if (result == 0 && !process)
         result = entry_limits(waiting->pid, now, base->controllers, err);

@@ -189,7 +189,7 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
 /* job_group.c */
 int job_choose_group(struct held_job *job, struct hc_err *err); /* job->group */
 int job_limit_group(struct held_job *job, struct hc_err *err);  /* its limits are in force, where they are its own */
-int job_limit(struct held_job *job, struct hc_err *err);
+int job_limit(struct held_job *job, bool background, struct hc_err *err);
 
 /* job_facts.c */
 void job_gather(struct held_job *job, const siginfo_t *info, const struct rusage *usage, struct job_facts *facts);
