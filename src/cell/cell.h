@@ -22,8 +22,9 @@ struct cell_host {
     int spare_net;     /* a network namespace that was made while something else was done, for the next cell; or -1 */
     bool many_uids;    /* a range is mapped: each cell has two uids of its own. Otherwise there is one for everything */
     bool may_setgroups;
-    bool landlock; /* the kernel has it */
-    bool witness;  /* its cells' refused calls are reported: witness.h */
+    bool landlock;   /* the kernel has it */
+    bool witness;    /* its cells' refused calls are reported: witness.h */
+    bool many_cells; /* at a time, which share what the kernel counts by user */
 };
 
 struct cell {

@@ -284,14 +284,16 @@ static const char *const masked[] = {
     "zoneinfo",   "sys/kernel/random/boot_id",
 };
 
-/* What the kernel counts by user goes up to the warden's uid, which all cells share: each may take only a part. */
+/* What the kernel counts by user goes up to the warden's uid, which all cells share: each may take only a part, of 128
+ * instances as a rule. A server has dozens of cells. */
 static int limit_shares(const struct build *build, struct hc_err *err)
 {
-    static const char *const shares[][2] = {{"/proc/sys/user/max_inotify_instances", "48"},
-                                            {"/proc/sys/user/max_inotify_watches", "16384"}};
+    static const char *const shares[][3] = {{"/proc/sys/user/max_inotify_instances", "48", "4"},
+                                            {"/proc/sys/user/max_inotify_watches", "16384", "4096"}};
     for (unsigned i = 0; i < sizeof shares / sizeof *shares; i++) {
         char path[96];
-        int result = hc_write_file_at(AT_FDCWD, cell_path(build, shares[i][0], path, sizeof path), shares[i][1]);
+        int result = hc_write_file_at(AT_FDCWD, cell_path(build, shares[i][0], path, sizeof path),
+                                      shares[i][build->host->many_cells ? 2 : 1]);
         if (result < 0 && result != -ENOENT)
             return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s", shares[i][0]);
     }

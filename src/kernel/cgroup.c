@@ -99,7 +99,7 @@ static int put_weight(int dir, uint64_t shares, struct hc_err *err)
     return put_number(dir, "cpu.weight", weight < 1 ? 1 : weight > 10000 ? 10000 : weight, err);
 }
 
-enum { LEAST_SHARES = 2 };
+enum { LEAST_SHARES = 2, SOCKET_PART = 8 };
 
 static int put_shares(int dir, uint64_t shares, struct hc_err *err)
 {
@@ -142,6 +142,18 @@ static int limit_v2(const struct cgroup *group, uint32_t controllers, const stru
     return result;
 }
 
+/* Version 1 counts what lies in sockets by itself, and only if it is asked to: without that a guest could hold as much
+ * of it as the whole machine may. A kernel without the file has nothing to count it with. */
+static int limit_sockets(int dir, uint64_t memory, struct hc_err *err)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, memory / SOCKET_PART);
+    int result = hc_write_file_at(dir, "memory.kmem.tcp.limit_in_bytes", text);
+    if (result < 0 && result != -ENOENT)
+        return hc_fail_errno(err, HC_CLASS_HOST, -result, "writing %s to memory.kmem.tcp.limit_in_bytes", text);
+    return 0;
+}
+
 static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limits, struct hc_err *err)
 {
     int result = 0, memory = group->dir[CGROUP_MEMORY], cpu = group->dir[CGROUP_CPU], pids = group->dir[CGROUP_PIDS];
@@ -150,6 +162,8 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
         result = put_number(memory, "memory.limit_in_bytes", limits->memory, err);
         if (result == 0 && faccessat(memory, "memory.memsw.limit_in_bytes", F_OK, 0) == 0)
             result = put_number(memory, "memory.memsw.limit_in_bytes", limits->memory + limits->swap, err);
+        if (result == 0)
+            result = limit_sockets(memory, limits->memory, err);
     }
     if (result == 0 && cpu >= 0) {
         uint64_t period = cpu_period(limits->cpu_milli);

@@ -255,6 +255,7 @@ int main(void)
     /* Where nobody reads an audit log nothing is reported, and a cold start does not pay for it. */
     if (!err.code && warden.service)
         warden.hello.witness = warden.host.witness = hc_seccomp_probe_reporting();
+    warden.host.many_cells = warden.service;
     warden.hello.setup.cgroup_mode = warden.host.cgroups.mode;
     if (err.code) {
         greet(&warden);

@@ -57,12 +57,19 @@ struct birth {
     struct entry_words words;
 };
 
-/* An overlay of its own, as a cell has one: what children have mapped from it is nobody's file on the host. */
-static int own_usr(struct hc_err *err)
+/* An overlay of its own, as a cell has one: what children have mapped from it is nobody's file on the host. And folders
+ * to write to, which a program has as well: modules that are loaded ahead look for one (matplotlib). No child sees
+ * them.
+ */
+static int own_places(const char *folder, struct hc_err *err)
 {
+    static const char options[] = "mode=0755,size=16m,nr_inodes=1024";
     if (unshare(CLONE_NEWNS) < 0 || mount("usr", "/usr", "overlay", MS_NOSUID | MS_NODEV | MS_RDONLY,
                                           "lowerdir=/usr:" IMAGE_EMPTY ",userxattr") < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "overlay");
+    if (mount("tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 ||
+        (strcmp(folder, "/") != 0 && mount("work", folder, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0))
+        return hc_fail_errno(err, HC_CLASS_HOST, errno, "tmpfs");
     return 0;
 }
 
@@ -84,9 +91,9 @@ static int place_fds(struct birth *birth, struct hc_err *err)
 static _Noreturn void become_zygote(struct birth *birth)
 {
     struct hc_err err = {0};
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && entry_reset_signals(&err) == 0 && own_usr(&err) == 0 &&
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && entry_reset_signals(&err) == 0 &&
         place_fds(birth, &err) == 0 && entry_read_block(birth->block, &birth->words, &err) == 0 &&
-        chdir(birth->words.cwd) == 0)
+        own_places(birth->words.cwd, &err) == 0 && chdir(birth->words.cwd) == 0)
         execve(birth->words.argv[0], birth->words.argv, birth->words.envp);
     _exit(125);
 }

@@ -197,6 +197,12 @@ PROGRAMS = {
         """.replace("process._preload_modules", "(process as any)._preload_modules")),
     },
     "java": {
+        "a class by the driver's name": Program("""
+            public class Main {
+                public static void main(String[] args) { System.out.println(new Run().go() + " " + Run.class.getClassLoader().getClass()); }
+            }
+            class Run { String go() { return "mine"; } }
+        """),
         "main": Program("""
             import java.util.*;
             public class Main {

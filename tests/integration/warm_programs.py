@@ -178,6 +178,19 @@ PYTHON = {
         weakref.finalize(c, print, "finalize")
         atexit.register(print, "first"); atexit.register(print, "second")
     """),
+    "the first class has a finalizer": Program("class A:\n    def __del__(self): print('gone')\na = A()"),
+    "a finalizer that comes later": Program("class A: pass\na, b = A(), type('B', (), {'__del__': lambda self: print('b')})()\nA.__del__ = lambda self: print('a')"),
+    "a finalizer after an error": Program("class A:\n    def __init__(self): self.n = 1\n    def __del__(self): print('gone', self.n)\na = [A()]\n1 / 0"),
+    "a built-in hears of a weak reference": Program("import weakref\nclass A: pass\na = A(); r = weakref.ref(a, print)"),
+    "traced to its end": Program("""
+        import sys
+        def trace(frame, event, arg):
+            print(event, frame.f_code.co_name)
+            return trace
+        sys.settrace(trace); sys.setprofile(trace)
+        def f(): return 1
+        f()
+    """),
     "files left open": Program("""
         from typing import List, Optional
         import json, functools
@@ -275,6 +288,7 @@ PYTHON = {
         frame.to_csv("out.csv"); print(pd.read_csv("out.csv"), np.__file__, pd.__version__, np.array([1]) / 0)
     """, collect=["*.csv"]),
     "pandas that fails": Program("import pandas as pd\ndef f(frame): return frame['none']\nf(pd.DataFrame({'a': [1]}))"),
+    "matplotlib": Program("import matplotlib.pyplot as plt\nprint(plt.plot([1, 2]), plt.get_backend())\nplt.savefig('a.png'); print(open('a.png', 'rb').read(4))"),
     "scipy": Program("import scipy.optimize, scipy.stats\nprint(scipy.optimize.brentq(lambda x: x ** 2 - 2, 0, 2), scipy.stats.norm.cdf(1))"),
 }
 

@@ -1,3 +1,5 @@
+package hotcell_primed; // a name that no program has: boot classes come before its own
+
 import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
@@ -21,7 +23,7 @@ import java.util.stream.IntStream;
 import jdk.internal.vm.annotation.Hidden;
 
 /**
- * A virtual machine, booted and waiting for its program: java -Xbootclasspath/a:(where this is) -cp {out}:{dir} Run.
+ * A virtual machine, booted and waiting for its program: java -Xbootclasspath/a:(where this is) -cp {out}:{dir} hotcell_primed.Run.
  *
  * The class path is known before there is anything in it, so the program's classes are loaded by the loader that always does
  * it. What a program can see of this class are frames below its own main, and those are not shown: the virtual machine hides
@@ -82,11 +84,13 @@ public final class Run implements Runnable {
 
     /** The pipe, and the folder that these classes came from. */
     private static void remove(String[] files) throws IOException {
-        try (DirectoryStream<Path> folder = Files.newDirectoryStream(Path.of(files[2]))) {
+        Path own = Path.of(files[2], "hotcell_primed");
+        try (DirectoryStream<Path> folder = Files.newDirectoryStream(own)) {
             for (Path file : folder)
                 Files.delete(file);
         }
-        Files.delete(Path.of(files[2]));
+        Files.delete(own);
+        Files.delete(own.getParent());
         Files.delete(Path.of(files[1]));
     }
 

@@ -23,10 +23,13 @@ def preload(words):
     """Imports these modules; what cannot be imported is left to the program. The first names of all that came with them."""
     before = set(sys.modules)
     for name in words:
+        package, there = name.partition(".")[0], set(sys.modules)
         try:
             __import__(name)
-        except Exception:  # noqa: BLE001, S110
-            pass
+        except Exception:  # noqa: BLE001
+            # Submodules of a package that failed stay behind: the program's own import would take them, and not make them part of the package.
+            for new in [one for one in sys.modules if one not in there and one.partition(".")[0] == package]:
+                del sys.modules[new]
     return {name.partition(".")[0] for name in sys.modules if name not in before}
 
 
@@ -69,14 +72,19 @@ def ease_exit(gc):
     kept = [*modules.values()]
     kept.append(kept)  # a cycle, which is frozen and therefore never collected
     files = (_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, _io.TextIOWrapper)
-    known = frozenset(id(one) for one in all_types() if not hasattr(one, "__del__"))
+    gc.collect()  # types that are about to go: the program's own would get their addresses
+    known = {id(one): one for one in all_types()}
     streams, marker = set(), []
 
     def harmless(kind):
         """Nothing happens when one of these goes away."""
-        return id(kind) in known or (
+        return not hasattr(kind, "__del__") and (known.get(id(kind)) is kind or (
             kind.__flags__ & 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class
-            and not hasattr(kind, "__del__") and all(map(harmless, kind.__bases__)))
+            and all(map(harmless, kind.__bases__))))
+
+    def unheard(callback):
+        """Nothing of a weak reference's callback can be noticed: there is none, or it is that of the caches of abstract classes (_abc.c)."""
+        return callback is None or (type(callback) is type(len) and callback.__name__ == "_destroy" and callback.__module__ is None)
 
     def exit_code():
         """None: unknown. PyRun_SimpleFile takes __file__ and __cached__ away when the program is through, but SystemExit leaves them."""
@@ -99,7 +107,7 @@ def ease_exit(gc):
         kinds = {type(one) for one in objects if id(one) not in streams and not (type(one) in files and one.closed)}
         kinds.update(one for one in objects if isinstance(one, type))
         callbacks = [one.__callback__ for one in objects if isinstance(one, _weakref.ReferenceType)]
-        return all(map(harmless, kinds)) and all(one is None or type(one) is type(len) for one in callbacks)
+        return all(map(harmless, kinds)) and all(map(unheard, callbacks))
 
     def leave():
         try:
@@ -120,7 +128,11 @@ def ease_exit(gc):
             pass
         gc.unfreeze()
 
-    borrow("atexit").register(leave)
+    register = borrow("atexit").register
+    register(leave)
+    register(sys.setprofile, None)  # they are called in turn, the last one first: a program that is traced does not see what is below
+    register(sys.settrace, None)
+
     def keep(*things):
         """To let go of something that is large costs each child more than to keep it."""
         kept.append((globals(), things))

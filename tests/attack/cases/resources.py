@@ -285,3 +285,52 @@ def recursion(trial):
     trial.control(outside.code == -signal.SIGSEGV, "SIGSEGV outside")
     run = trial.inside("crash", "recurse")
     trial.check(run.status == "error" and run.result["signal"] == signal.SIGSEGV and run.code == 139, "error, signal 11, exit 139")
+
+
+AIO = """
+import ctypes
+libc, context = ctypes.CDLL(None, use_errno=True), ctypes.c_ulong(0)
+result = libc.syscall(206, 16, ctypes.byref(context))  # io_setup
+print("aio=%s" % ("OK" if result == 0 else ctypes.get_errno()))
+"""
+
+
+@case(114, "asynchronous I/O, of which the whole machine has one quota")
+def asynchronous(trial):
+    outside = trial.outside("/usr/bin/python3", "-c", AIO).probes
+    trial.control(outside.get("aio") == "OK", "io_setup works outside")
+    inside = trial.cell("--", "/usr/bin/python3", "-c", AIO).probes
+    trial.check(inside.get("aio") == "38", "io_setup: errno %s" % inside.get("aio"))
+
+
+# As much as fits into sockets of its own: at most 100 MiB, so that the control hurts nobody.
+SOCKETS = """
+import socket
+keep, held = [], 0
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(64)
+while len(keep) < 100 and held < 100 << 20:
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    one.settimeout(2)
+    try:
+        one.connect(listener.getsockname())
+        other = listener.accept()[0]
+        one.setblocking(False)
+        keep += [one, other]
+        while held < 100 << 20:
+            held += one.send(b"x" * 65536)
+    except OSError:
+        pass
+print("held=%d" % (held >> 20), flush=True)
+"""
+
+
+@case(115, "memory that lies in sockets")
+def sockets(trial):
+    outside = trial.outside("/usr/bin/python3", "-c", SOCKETS).probes
+    trial.control(int(outside.get("held", "0")) >= 90, "%s MiB outside" % outside.get("held"))
+    run = trial.cell("--", "/usr/bin/python3", "-c", SOCKETS, options=["--memory", "64m", "--timeout", str(20 * SLOW)])
+    held = run.probes.get("held")
+    trial.check(run.status == "oom" or (held is not None and int(held) < 64), "%s, %s MiB with a limit of 64" % (run.status, held))

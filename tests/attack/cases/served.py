@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+from cases.resources import HOLD_INOTIFY, ONE_INOTIFY
 from cases.supervisor import NASTY, ROGUE_PATHS
 from service import Service
 from suite import SLOW, case
@@ -287,3 +288,20 @@ def mounts(trial):
                    if mount(folder + "/fine", path).status != 400]
         trial.check(not targets, "targets: 400" if not targets else "accepted: %s" % targets)
         trial.check(mount("/usr/share", read_only=False).status == 403, "writable where only reading is allowed: 403")
+
+
+@case(246, "inotify of all cells, by three of them")
+def watchers(trial):
+    """The kernel counts instances for a user of the host, who is one for all cells of a server."""
+    outside = trial.outside("/usr/bin/python3", "-c", HOLD_INOTIFY.replace("240", "20").replace("2.5", "0")).text
+    trial.control(outside.strip() == "20", "%s instances outside" % outside.strip())
+    with Service(trial) as server:
+        runs = [server.submit(command=["/usr/bin/python3", "-c", HOLD_INOTIFY.replace("2.5", "60")], limits={"timeout": 60}) for _ in range(3)]
+        deadline = time.monotonic() + 20 * SLOW
+        while server.get("/v1/stats").json["runs"]["running"] < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1.5 * SLOW)  # they have taken what they can
+        answer = server.run(command=["/usr/bin/python3", "-c", ONE_INOTIFY])
+        trial.check(answer.text.strip() == "1", "a fourth still gets one: %s" % answer.text.strip())
+        for run in runs:
+            server.request("DELETE", "/v1/runs/%s" % run)
