@@ -318,7 +318,9 @@ int entry_exec(const struct entry_words *words, struct hc_err *err)
     } else if (*name) {
         code = search_path(words, name);
     }
-    const char *what = code == ENOENT   ? "no such program in the cell"
+    bool there = code == ENOENT && strchr(name, '/') && access(name, F_OK) == 0;
+    const char *what = there            ? "the interpreter that it names is not in the cell"
+                       : code == ENOENT ? "no such program in the cell"
                        : code == EACCES ? "not executable in the cell"
                                         : strerror(code);
     return hc_fail(err, HC_CLASS_PROGRAM, code, "%s: %s", name, what);

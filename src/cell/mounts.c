@@ -434,6 +434,13 @@ int mounts_hosts(void *plan, struct hc_err *err)
             if (result == 0 && file < 0)
                 result = hc_fail_errno(err, HC_CLASS_REQUEST, errno, "making %s", mount->path);
         }
+        if (result == -EROFS || result == -EACCES) { /* that is a host folder, and hotcell makes nothing in one */
+            hc_err_clear(err);
+            hc_fail(err, HC_CLASS_REQUEST, -result, "mount %.200s: there is no such place in the mount around it",
+                    mount->path);
+            hc_err_field(err, "mounts");
+            return hc_err_remedy(err, "make it in that host folder, or use another path");
+        }
         if (result < 0)
             return result;
         hc_cleanup_fd int tree = hc_open_tree(fd, "", HC_OPEN_TREE_CLONE | HC_AT_RECURSIVE | AT_EMPTY_PATH | O_CLOEXEC);

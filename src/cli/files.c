@@ -11,10 +11,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { FILE_LIMIT = 256 * 1024 * 1024, FOLDER_DEPTH = 64, MAX_CANDIDATES = 512 };
@@ -77,11 +79,37 @@ static int add_open_file(hc_request *request, int fd, const char *path, const ch
     return 0;
 }
 
-static int add_folder(hc_request *request, int fd, const char *path, const char *name, int depth, struct hc_err *err);
+struct tree { /* a folder that is being added */
+    hc_request *request;
+    int root;
+    size_t prefix; /* of a path in it, up to where it is relative to the root */
+};
 
-/* One member of a folder. Links to files are followed, as they are at home; links to folders are not, since they can go
- * round in circles. */
-static int add_member(hc_request *request, int folder, const char *path, const char *name, const char *member,
+static int add_folder(const struct tree *tree, int fd, const char *path, const char *name, int depth,
+                      struct hc_err *err);
+
+/* A link to a file is followed within the tree, as it is at home. Whoever made the tree, which may be a stranger, does
+ * not get another file of its user's into the cell by one that leads out of it. Links to folders can go round in
+ * circles. -1: it is left out. */
+static int open_link(const struct tree *tree, const char *path)
+{
+    struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    hc_cleanup_fd int fd = (int)syscall(SYS_openat2, tree->root, path + tree->prefix, &how, sizeof how);
+    struct stat info;
+    if (fd < 0 && errno == EXDEV)
+        message_note("%s is left out: it is a link that leads out of the folder; name the file itself with --file",
+                     path);
+    else if (fd < 0)
+        message_note("%s is left out: it is a link to nothing that can be read", path);
+    else if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
+        message_note("%s is left out: it is a link to what is no file", path);
+    else
+        return HC_TAKE_FD(fd);
+    return -1;
+}
+
+static int add_member(const struct tree *tree, int folder, const char *path, const char *name, const char *member,
                       int depth, struct hc_err *err)
 {
     char full_path[PATH_MAX], full_name[PATH_MAX];
@@ -93,18 +121,17 @@ static int add_member(hc_request *request, int folder, const char *path, const c
     if (fstatat(folder, member, &info, AT_SYMLINK_NOFOLLOW) < 0)
         return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "cannot read %s", full_path);
     bool link = S_ISLNK(info.st_mode);
-    if (link && fstatat(folder, member, &info, 0) < 0)
-        info.st_mode = 0;
-    if (!S_ISREG(info.st_mode) && (link || !S_ISDIR(info.st_mode))) {
+    if (!link && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
         message_note("%s is left out: it is neither a file nor a folder", full_path);
         return 0;
     }
-    hc_cleanup_fd int fd = openat(folder, member, O_RDONLY | O_CLOEXEC | (link ? 0 : O_NOFOLLOW));
+    hc_cleanup_fd int fd =
+        link ? open_link(tree, full_path) : openat(folder, member, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return hc_fail_errno(err, HC_CLASS_REQUEST, errno, "cannot read %s", full_path);
+        return link ? 0 : hc_fail_errno(err, HC_CLASS_REQUEST, errno, "cannot read %s", full_path);
     if (S_ISDIR(info.st_mode))
-        return add_folder(request, fd, full_path, full_name, depth + 1, err);
-    return add_open_file(request, fd, full_path, full_name, err);
+        return add_folder(tree, fd, full_path, full_name, depth + 1, err);
+    return add_open_file(tree->request, fd, full_path, full_name, err);
 }
 
 static bool is_dots(const struct dirent *entry)
@@ -170,7 +197,8 @@ static int list_folder(int folder, struct names *names)
     return status;
 }
 
-static int add_folder(hc_request *request, int fd, const char *path, const char *name, int depth, struct hc_err *err)
+static int add_folder(const struct tree *tree, int fd, const char *path, const char *name, int depth,
+                      struct hc_err *err)
 {
     struct names members HC_CLEANUP(names_release) = {0};
 
@@ -180,7 +208,7 @@ static int add_folder(hc_request *request, int fd, const char *path, const char 
     if (status < 0)
         return hc_fail_errno(err, HC_CLASS_REQUEST, -status, "cannot read the folder %s", path);
     for (size_t i = 0; status == 0 && i < members.count; i++)
-        status = add_member(request, fd, path, name, members.item[i], depth, err);
+        status = add_member(tree, fd, path, name, members.item[i], depth, err);
     return status;
 }
 
@@ -214,7 +242,8 @@ int files_add(hc_request *request, const char *spec, struct hc_err *err)
                      : 0;
     if (status < 0)
         return hc_fail(err, HC_CLASS_REQUEST, ENAMETOOLONG, "the name of %s is too long", path);
-    return S_ISDIR(info.st_mode) ? add_folder(request, fd, path, name, 0, err)
+    struct tree tree = {request, fd, strlen(path) + 1};
+    return S_ISDIR(info.st_mode) ? add_folder(&tree, fd, path, name, 0, err)
                                  : add_open_file(request, fd, path, name, err);
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { REQUEST_LIMIT = 256 * 1024 * 1024 };
@@ -179,6 +180,15 @@ static int apply_operands(const struct run_line *line, hc_request *request, bool
     return status;
 }
 
+static int check_input(int fd, const char *name, struct hc_err *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) < 0 || !S_ISDIR(info.st_mode))
+        return 0;
+    hc_fail(err, HC_CLASS_REQUEST, EISDIR, "%s is a folder, and cannot be a program's input", name);
+    return hc_err_remedy(err, "name a file; a folder goes into the cell by --file");
+}
+
 static int connect_stdin(struct run_line *line, hc_request *request, bool used, struct hc_err *err)
 {
     if (line->stdin_path && strcmp(line->stdin_path, "-") != 0) {
@@ -187,7 +197,7 @@ static int connect_stdin(struct run_line *line, hc_request *request, bool used, 
             return files_missing(line->stdin_path, err);
         line->input_fd = line->stdin_fd;
         hc_request_stdin_fd(request, line->input_fd);
-        return 0;
+        return check_input(line->stdin_fd, line->stdin_path, err);
     }
     if (line->stdin_path && used)
         return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "stdin cannot be both the code and the program's input");
@@ -195,6 +205,7 @@ static int connect_stdin(struct run_line *line, hc_request *request, bool used, 
     if (!used && (line->stdin_path || !line->request)) {
         line->input_fd = STDIN_FILENO;
         hc_request_stdin_fd(request, line->input_fd);
+        return check_input(STDIN_FILENO, "stdin", err);
     }
     return 0;
 }

@@ -156,8 +156,8 @@ static int take_key(struct config *config, const struct source *source, const ch
         return fail_unknown_key(section, name, err);
     struct config_key key = config_key_at((size_t)index);
     if (config->origins[index].file == source->number)
-        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s.%s is the same setting as %s.%s, which is set in %s", section,
-                       name, key.section, key.name, config->origins[index].text);
+        return hc_fail(err, HC_CLASS_REQUEST, EINVAL, "%s.%s is set already in %s, by this or another name of it",
+                       section, name, config->origins[index].text);
     int rc = config_assign(config, &key, value, err);
     if (rc < 0)
         return rc;

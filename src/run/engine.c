@@ -272,6 +272,9 @@ static int drive_to_end(hc_engine *engine, struct engine_run *run, const struct 
         *err = engine->refusal;
         hc_err_clear(&engine->refusal);
         status = -err->code;
+    } else if (status == 0 && result->status == RUN_INTERNAL && result->internal.class == HC_CLASS_REQUEST) {
+        *err = result->internal; /* a cell that cannot be what was asked for: nothing ran */
+        status = -err->code;
     }
     return status;
 }

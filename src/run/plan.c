@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/suggest.h"
 #include "cell/archive.h"
 #include "run/policy.h"
 #include "run/warm.h"
@@ -55,6 +56,25 @@ static int place_mount(struct plan *plan, const struct policy_mount *checked, st
     return 0;
 }
 
+static int by_path(const void *left, const void *right)
+{
+    return strcmp(((const struct cell_mount *)left)->path, ((const struct cell_mount *)right)->path);
+}
+
+/* A folder comes before what is mounted in it, else it would hide that. Two in one place cannot both be seen. */
+static int order_mounts(struct plan *plan, struct hc_err *err)
+{
+    if (plan->cell.mount_count > 1)
+        qsort(plan->mounts, plan->cell.mount_count, sizeof *plan->mounts, by_path);
+    for (uint32_t i = 1; i < plan->cell.mount_count; i++)
+        if (strcmp(plan->mounts[i - 1].path, plan->mounts[i].path) == 0) {
+            hc_fail(err, HC_CLASS_REQUEST, EEXIST, "two mounts have the path %.200s", plan->mounts[i].path);
+            hc_err_field(err, "mounts");
+            return hc_err_remedy(err, "give each a path of its own");
+        }
+    return 0;
+}
+
 static int plan_mounts(const struct config *config, struct plan *plan, struct hc_err *err)
 {
     const struct request *request = plan->request;
@@ -71,7 +91,7 @@ static int plan_mounts(const struct config *config, struct plan *plan, struct hc
         if (result < 0)
             return result;
     }
-    return 0;
+    return order_mounts(plan, err);
 }
 
 /* ---- the cell ---- */
@@ -246,6 +266,16 @@ static bool has_file(const struct request *request, const char *path)
     return false;
 }
 
+static void suggest_file(const struct request *request, struct hc_err *err)
+{
+    hc_cleanup_free const char **names = calloc(request->file_count + 1, sizeof *names);
+    for (size_t i = 0; names != NULL && i < request->file_count; i++)
+        names[i] = request->files[i].path;
+    const char *near = names != NULL ? hc_suggest(request->entry, names, request->file_count) : NULL;
+    if (near != NULL)
+        hc_err_remedy(err, "did you mean \"%.100s\"?", near);
+}
+
 static int check_what(const struct request *request, struct hc_err *err)
 {
     bool command = request->command.count > 0;
@@ -261,6 +291,7 @@ static int check_what(const struct request *request, struct hc_err *err)
     }
     if (!command && !request->has_code && !has_file(request, request->entry)) {
         hc_fail(err, HC_CLASS_REQUEST, ENOENT, "entry \"%s\" is not among the files", request->entry);
+        suggest_file(request, err);
         return hc_err_field(err, "entry");
     }
     return 0;

@@ -436,8 +436,9 @@ int policy_open(const struct config *config, const struct request_mount *mount, 
 /* ---- the target in the cell ---- */
 
 /* Where a mount would hide what the cell is made of. /sandbox is another name of the working directory. */
-static const char *const reserved_targets[] = {"/proc", "/sys",  "/dev",   "/usr",    "/etc", "/bin",   "/sbin",
-                                               "/lib",  "/boot", "/lib32", "/libx32", "/run", "/lib64", "/sandbox"};
+static const char *const reserved_targets[] = {"/proc",   "/sys",  "/dev",   "/usr",     "/etc",
+                                               "/bin",    "/sbin", "/lib",   "/boot",    "/lib32",
+                                               "/libx32", "/run",  "/lib64", "/sandbox", "/.hotcell"};
 
 int policy_clean_path(const char *path, char *clean, size_t size)
 {

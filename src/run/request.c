@@ -338,8 +338,11 @@ int request_add_file(struct request *request, const char *path, const char *data
         return request_fail(err, "files", "has more than 1024 files");
     for (size_t i = 0; i < request->file_count; i++) {
         if (paths_clash(request->files[i].path, path)) {
-            hc_fail(err, HC_CLASS_REQUEST, EEXIST, "files: \"%s\" and \"%s\" cannot both be there",
-                    request->files[i].path, path);
+            if (strcmp(request->files[i].path, path) == 0)
+                hc_fail(err, HC_CLASS_REQUEST, EEXIST, "files: \"%s\" is given twice", path);
+            else
+                hc_fail(err, HC_CLASS_REQUEST, EEXIST, "files: \"%s\" and \"%s\" cannot both be there",
+                        request->files[i].path, path);
             hc_err_field(err, "files.%s", path);
             return -EEXIST;
         }

@@ -193,6 +193,41 @@ def test_special_files_in_a_folder_are_left_out_aloud(tmp_path):
     assert b"in/fifo is left out" in done.stderr and b"in/loop is left out" in done.stderr
 
 
+def test_a_link_that_leads_out_of_a_folder_brings_nothing_of_its_user_into_the_cell(tmp_path):
+    """The folder may be a stranger's. The control: a link within it is followed."""
+    tree = tmp_path / "tree"
+    (tree / "deep").mkdir(parents=True)
+    (tmp_path / "key").write_text("secret-41aa")
+    (tree / "file").write_text("text\n")
+    for name, target in (("up", "../key"), ("deep/up", "../../key"), ("absolute", tmp_path / "key"), ("round", "deep/../../key"),
+                         ("magic", "/proc/self/cwd/key"), ("nothing", "none"), ("inside", "file"), ("deep/inside", "../file")):
+        (tree / name).symlink_to(target)
+    for words, cwd in ((["--file", "."], tree), (["--file", "tree/:."], tmp_path)):
+        done = hotcell(*words, "--", "sh", "-c", "find . -type f | sort; cat inside deep/inside", cwd=cwd)
+        assert done.stdout == b"./deep/inside\n./file\n./inside\ntext\ntext\n", done
+        for name in (b"up", b"deep/up", b"absolute", b"round", b"magic"):
+            assert name + b" is left out: it is a link that leads out of the folder" in done.stderr, (name, done)
+        assert b"nothing is left out" in done.stderr and b"secret" not in done.stdout + done.stderr
+
+
+def test_a_folder_is_no_input(tmp_path):
+    done = hotcell("--stdin", tmp_path, "--", "cat")
+    assert done.returncode == 2 and f"{tmp_path} is a folder".encode() in done.stderr, done
+    folder = os.open(tmp_path, os.O_RDONLY)
+    done = subprocess.run([HOTCELL, "run", "--", "cat"], stdin=folder, capture_output=True, check=False)
+    os.close(folder)
+    assert done.returncode == 2 and b"stdin is a folder" in done.stderr, done
+
+
+def test_a_script_whose_interpreter_is_missing_is_told_from_a_missing_one(tmp_path):
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    done = hotcell("--file", "script", "--", "./script", cwd=tmp_path)
+    assert done.returncode == 127 and b"the interpreter that it names is not in the cell" in done.stderr, done
+    done = hotcell("--", "./script")
+    assert done.returncode == 127 and b"no such program in the cell" in done.stderr, done
+
+
 @pytest.fixture
 def public():
     """A folder that other users can reach; pytest's own is its user's alone."""

@@ -80,6 +80,24 @@ def test_one_file_several_mounts_and_deep_targets(run, world):
     assert_shown(outcome, TOKEN * 2 + "file\n")
 
 
+def test_a_mount_in_another_is_seen_in_whatever_order_they_are_given(run, world):
+    (world / "data" / "ref" / "inner").mkdir()
+    mounts = [f"{world}/data/out:/data/inner", f"{world}/data/ref:/data"]
+    (world / "data" / "out" / "mark").write_text("")
+    for order in (mounts, mounts[::-1]):
+        assert_shown(run(*order, read=[world / "data"], code="ls /data/inner && cat /data/file"), "mark\n" + TOKEN)
+
+
+def test_two_mounts_in_one_place_are_refused(run, world):
+    assert_refused(run(f"{world}/data/ref:/data", f"{world}/data:/data/", read=[world / "data"]), "two mounts have the path /data", "a path of its own")
+
+
+def test_a_mount_in_a_place_that_the_one_around_it_does_not_have_is_refused(run, world):
+    outcome = run(f"{world}/data:/data", f"{world}/data/ref:/data/none", read=[world / "data"])
+    assert_refused(outcome, "/data/none: there is no such place", "make it in that host folder")
+    assert not (world / "data" / "none").exists()
+
+
 def test_what_lies_beside_a_mount_is_not_there(run, world):
     outcome = run(f"{world}/data/ref:/data", read=[world / "data"], code=f"ls /data /data/.. {world} /data/../../secret; cat /data/../secret/file")
     assert "secret-5a0c" not in outcome.stdout + outcome.stderr
@@ -145,7 +163,7 @@ def test_a_read_only_path_is_never_writable(run, world):
     assert (world / "data" / "file").read_text() == (world / "data" / "ref" / "file").read_text() == TOKEN
 
 
-@pytest.mark.parametrize("target", ["/", "/proc", "/proc/x", "/dev/x", "/sys", "/etc", "/etc/x", "/usr/bin", "/bin", "/lib64", "../x", "data", "/data/../etc"])
+@pytest.mark.parametrize("target", ["/", "/proc", "/proc/x", "/dev/x", "/sys", "/etc", "/etc/x", "/usr/bin", "/bin", "/lib64", "/.hotcell", "../x", "data", "/data/../etc"])
 def test_targets_that_are_the_cells_own(run, world, target):
     assert_refused(run(f"{world}/data:{target}", read=[world / "data"], code="echo started"))
     assert_shown(run(f"{world}/data:/data", read=[world / "data"]))
