@@ -167,6 +167,9 @@ int run_report(const struct cli *cli, const struct run_line *line, const struct 
     show_summary(cli, stream, outcome->summary);
     if (cli->verbose)
         cli->full->measures(outcome);
+    if (line->collect_fd >= 0 && outcome->file_count == 0 && !cli->quiet)
+        message_note(
+            "nothing was collected: no file matches --collect, or the cell was ended before they could be read");
     if (line->collect_fd >= 0 &&
         collect_write(line->collect_fd, outcome->files, outcome->file_count, line->force, cli->verbose) < 0 &&
         outcome->exit_code == 0)

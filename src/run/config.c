@@ -120,7 +120,7 @@ void config_blame(const struct config *config, struct hc_err *err)
         return;
     *dot = '\0';
     int index = config_key_find(section, dot + 1);
-    if (index >= 0 && config->origins[index].file > 0)
+    if (index >= 0 && config->origins && config->origins[index].file > 0)
         hc_err_context(err, "%s: %s", config->origins[index].text, err->field);
 }
 

@@ -104,12 +104,14 @@ static int plan_cell(const struct config *config, struct plan *plan, struct hc_e
         hc_fail(err, HC_CLASS_REQUEST, EOPNOTSUPP,
                 "network \"%s\" is not available: a cell has no network but its own loopback", network);
         hc_err_field(err, request->network ? "network" : "sandbox.network_enabled");
-        return hc_err_remedy(err, "use \"none\"");
+        config_blame(config, err);
+        return hc_err_remedy(err, request->network ? "use \"none\"" : "set network_enabled = false");
     }
     const char *image = request->image ? request->image : config->image;
     if (strcmp(image, "host") != 0) {
         hc_fail(err, HC_CLASS_REQUEST, ENOENT, "image \"%s\" is not available", image);
         hc_err_field(err, request->image ? "image" : "sandbox.image");
+        config_blame(config, err);
         return hc_err_remedy(err, "use \"host\", which is this machine's own /usr, read-only");
     }
     bool read_only = request->read_only < 0 ? config->read_only : request->read_only;
@@ -246,8 +248,12 @@ static int choose_language(const struct config *config, struct plan *plan, struc
         result = languages_find_by_file(config, request->entry, &plan->language, err);
     else
         result = languages_find(config, config->default_language, &plan->language, err);
-    if (result < 0)
+    if (result < 0 && !request->language && !request->entry && strcmp(err->field, "language") == 0)
+        hc_err_field(err, "languages.default");
+    if (result < 0) {
+        config_blame(config, err);
         return result;
+    }
     const char *missing;
     if (!language_available(plan->language, &missing)) {
         hc_fail(err, HC_CLASS_HOST, ENOENT, "%s is not installed on this machine: there is no %s", plan->language->name,

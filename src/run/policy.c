@@ -339,7 +339,10 @@ static int fail_refused(const struct config *config, const char *path, bool writ
     const struct words *list = writable ? &config->write_paths : &config->read_paths;
     hc_fail(err, HC_CLASS_REQUEST, EACCES, "mount refused by the mount policy: %.380s", why);
     hc_err_field(err, "mounts");
-    if (forbidden)
+    if (forbidden && strstr(why, FORBIDDEN_BY_SETTING))
+        hc_err_remedy(err,
+                      "copy what the program needs to another folder, or take that entry out of the configuration");
+    else if (forbidden)
         hc_err_remedy(err, "no setting allows this; copy what the program needs to another folder");
     else if (list->count == 0)
         hc_err_remedy(err, "add to the configuration, under [mounts]: %s = [\"%.120s\"]", key, path);

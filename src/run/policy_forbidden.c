@@ -191,7 +191,7 @@ int policy_forbidden_load(const struct config *config, struct policy_forbidden *
     for (size_t i = 0; rc == 0 && i < COUNT_OF(fixed); i++)
         rc = add_path(forbidden, fixed[i].path, fixed[i].reason);
     for (size_t i = 0; rc == 0 && i < config->forbidden_paths.count; i++)
-        rc = add_path(forbidden, config->forbidden_paths.item[i], "mounts.forbidden_paths has it");
+        rc = add_path(forbidden, config->forbidden_paths.item[i], FORBIDDEN_BY_SETTING);
     if (rc == 0)
         rc = add_home_folders(forbidden, own);
     if (rc == 0)

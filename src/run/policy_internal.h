@@ -14,6 +14,8 @@ struct policy_entry {
     ino_t inode;
 };
 
+#define FORBIDDEN_BY_SETTING "mounts.forbidden_paths has it" /* why a path is, where the operator says so */
+
 struct policy_forbidden {
     struct policy_entry *item;
     size_t count, capacity;

@@ -493,6 +493,13 @@ def test_collected_files_are_written_below_the_current_folder(tmp_path):
     assert (tmp_path / "out" / "a.png").read_bytes() == b"\x89\0a"
 
 
+def test_nothing_collected_is_said(tmp_path):
+    done = hotcell("--collect", "none*", "-c", MAKE_FILES, cwd=tmp_path)
+    assert done.returncode == 0 and b"nothing was collected" in done.stderr, done
+    done = hotcell("--collect", "*", "--timeout", "1", "-c", "open('a', 'w').close(); import time; time.sleep(9)", cwd=tmp_path)
+    assert done.returncode == 124 and b"nothing was collected" in done.stderr and not os.listdir(tmp_path), done
+
+
 def test_collected_files_go_to_the_named_folder(tmp_path):
     done = hotcell("-v", "--collect", "out/a.png", "--collect-to", "results", "-c", MAKE_FILES, cwd=tmp_path)
     assert (tmp_path / "results" / "out" / "a.png").read_bytes() == b"\x89\0a"

@@ -129,3 +129,17 @@ def test_a_fault_in_a_file_is_not_blamed_on_an_option(hotcell, machine):
         assert "--mem" not in outcome.stderr, outcome
     outcome = hotcell("run", "--memory", "5q", "-c", "1", env=machine.env)
     assert 'hotcell: --memory: "5q" is not a size' in outcome.stderr, outcome
+
+
+@pytest.mark.parametrize("text, words", [
+    ("[sandbox]\nnetwork_enabled = true\n", ["sandbox.network_enabled", "set network_enabled = false"]),
+    ("[sandbox]\nimage = 'python:3.12-slim'\n", ["sandbox.image", "python:3.12-slim", 'use "host"']),
+    ("[languages]\ndefault = 'pyhton'\n", ["languages.default", 'did you mean "python"?']),
+    ("[languages]\npaths = ['/none']\n", ["languages.paths", "/none does not exist"]),
+])
+def test_a_value_that_no_run_can_have_is_named_with_file_and_line(hotcell, machine, text, words):
+    machine.extra.write_text(text)
+    outcome = hotcell("run", "--config", machine.extra, "-c", "print(1)", env=machine.env)
+    assert outcome.returncode == 2 and outcome.stdout == "", outcome
+    for word in [f"{machine.extra}:2: ", *words]:
+        assert word in outcome.stderr, outcome

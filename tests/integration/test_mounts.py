@@ -142,7 +142,7 @@ def test_hotcells_own_state_is_never_mounted(run):
 
 def test_forbidden_beats_allowed_and_covers_its_parents(run, world):
     everything = {"read": [world], "forbidden": [world / "data" / "ref"]}
-    assert_refused(run(f"{world}/data/ref:/data", **everything), "forbidden")
+    assert_refused(run(f"{world}/data/ref:/data", **everything), "forbidden", "take that entry out of the configuration")
     assert_refused(run(f"{world}/data:/data", **everything), "parent of")
     assert_refused(run(f"{world}:/data", **everything), "parent of")
     assert_shown(run(f"{world}/data-x:/data", **everything))

@@ -178,7 +178,7 @@ static void test_one_setting_under_two_names_in_one_file_is_refused(void **state
     struct places *places = *state;
     write_text(places->extra, "[sandbox]\nmemory_limit = '64m'\n[limits]\nmemory = '1g'\n");
     struct hc_err err = refused(places->extra);
-    assert_non_null(strstr(err.message, ":4: limits.memory is the same setting"));
+    assert_non_null(strstr(err.message, ":4: limits.memory is set already in "));
     assert_non_null(strstr(err.message, "extra.toml:2"));
 }
 
