@@ -69,6 +69,25 @@ json_t *config_show(const struct config *config, const struct config_key *key)
     return NULL;
 }
 
+/* A default that a ceiling cuts is in force as that, and came from there. False: it is not cut. */
+static bool show_cut(const struct config *config, const struct config_key *key, json_t **value, json_t **origin)
+{
+    struct limits none = {0}, cut;
+    if (key->kind != CONFIG_LIMIT || limits_resolve(&none, &config->defaults, &config->ceilings, &cut, NULL) < 0)
+        return false;
+    uint64_t own =
+        config->defaults.set[key->limit] ? config->defaults.value[key->limit] : limit_table[key->limit].initial;
+    int index = config_key_find("ceilings", key->name);
+    if (cut.value[key->limit] == own || index < 0)
+        return false;
+    char text[640];
+    snprintf(text, sizeof text, "%.500s: ceilings.%s", config->origins[index].text, key->name);
+    cut.set[key->limit] = true;
+    *value = show_limit(&cut, key);
+    *origin = hc_json_text_lossy(text);
+    return true;
+}
+
 static char *show_all(const struct config *config, const struct config *defaults)
 {
     json_t *list hc_cleanup_json = json_array();
@@ -78,9 +97,13 @@ static char *show_all(const struct config *config, const struct config *defaults
         struct config_key key = config_key_at(i);
         char dotted[128];
         snprintf(dotted, sizeof dotted, "%s.%s", key.section, key.name);
-        json_t *row = json_pack("{s:s, s:o, s:o, s:o, s:s}", "key", dotted, "value", config_show(config, &key),
-                                "default", config_show(defaults, &key), "origin",
-                                hc_json_text_lossy(config->origins[i].text), "summary", key.summary);
+        json_t *value, *origin;
+        if (!show_cut(config, &key, &value, &origin)) {
+            value = config_show(config, &key);
+            origin = hc_json_text_lossy(config->origins[i].text);
+        }
+        json_t *row = json_pack("{s:s, s:o, s:o, s:o, s:s}", "key", dotted, "value", value, "default",
+                                config_show(defaults, &key), "origin", origin, "summary", key.summary);
         if (!row || json_array_append_new(list, row) < 0)
             return NULL;
     }

@@ -52,6 +52,14 @@ def test_each_value_says_where_it_came_from(hotcell, machine):
         ("1 GiB", f"{machine.system}:2"), (20, f"{machine.user}:2"), ("7 s", f"{machine.extra}:3"), (0.5, "HOTCELL_LIMITS_CPUS")]
 
 
+def test_a_default_that_a_ceiling_cuts_is_shown_as_it_is_in_force(hotcell, machine):
+    machine.extra.write_text("[limits]\nmemory = '4g'\npids = 7\n[ceilings]\nmemory = '1g'\ncpu_time = '5s'\npids = 9\n")
+    rows = settings(hotcell, machine, "--config", machine.extra)
+    assert {key: rows[key]["value"] for key in ("limits.memory", "limits.cpu_time", "limits.pids", "ceilings.memory")} == {
+        "limits.memory": "1 GiB", "limits.cpu_time": "5 s", "limits.pids": 7, "ceilings.memory": "1 GiB"}
+    assert rows["limits.memory"]["origin"] == f"{machine.extra}:5: ceilings.memory" and rows["limits.pids"]["origin"] == f"{machine.extra}:3"
+
+
 def test_the_table_for_people_has_every_key(hotcell, machine):
     machine.user.write_text("[limits]\npids = 23\n")
     outcome = hotcell("config", env=machine.env)
