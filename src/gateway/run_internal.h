@@ -14,7 +14,8 @@ enum {
     RUNS_BUCKETS = 1024,
     RUNS_KEEP_BYTES = 32 << 20, /* results and logs of runs that are over, in memory */
     RUNS_SAVING_LIMIT = 256,    /* results that wait for the disk: past it nothing new is begun */
-    RUNS_AUDIT_RATE = 20,       /* entries a second */
+    RUNS_AUDIT_REFUSALS = 20,   /* entries a second, of what anybody can cause by asking, or by running something */
+    RUNS_AUDIT_CHANGES = 100,   /* and of what has changed: the former must not hide it */
 };
 #define RUNS_KEEP_TIME (60 * 1000000ULL) /* µs that a run that is over is remembered */
 
@@ -100,11 +101,11 @@ struct runs {
     bool left; /* what an earlier gateway has left could not be read yet */
     bool draining;
     uint64_t drain_deadline;
-    struct {
+    struct audit_budget {
         uint64_t second;
         unsigned count;
         uint64_t left_out;
-    } audit;
+    } refusals, changes;
 };
 
 /* ---- run.c ---- */

@@ -130,35 +130,42 @@ void run_describe(struct run *run)
 /* ---- audit ---- */
 
 /* Whether one more may be written in this second. */
-static bool audit_allowed(struct runs *runs)
+static bool audit_allowed(struct audit_budget *budget, unsigned most)
 {
     uint64_t second = hc_now() / 1000000;
-    if (second != runs->audit.second) {
-        runs->audit.second = second;
-        runs->audit.count = 0;
+    if (second != budget->second) {
+        budget->second = second;
+        budget->count = 0;
     }
-    if (runs->audit.count >= RUNS_AUDIT_RATE) {
-        runs->audit.left_out++;
+    if (budget->count >= most) {
+        budget->left_out++;
         return false;
     }
-    runs->audit.count++;
+    budget->count++;
     return true;
+}
+
+static bool is_change(const char *event)
+{
+    return strncmp(event, "sandbox_", 8) == 0 || strncmp(event, "volume_", 7) == 0 || strncmp(event, "mcp_", 4) == 0;
 }
 
 /* Takes the detail. */
 static void write_audit(struct runs *runs, const char *event, const char *tenant, const char *run, json_t *taken)
 {
     hc_cleanup_json json_t *detail = taken;
-    if (runs->gateway->audit == NULL || !audit_allowed(runs))
+    bool change = is_change(event);
+    struct audit_budget *budget = change ? &runs->changes : &runs->refusals;
+    if (runs->gateway->audit == NULL || !audit_allowed(budget, change ? RUNS_AUDIT_CHANGES : RUNS_AUDIT_REFUSALS))
         return;
-    if (detail != NULL && runs->audit.left_out > 0)
-        json_object_set_new(detail, "left_out_before", json_integer((json_int_t)runs->audit.left_out));
+    if (detail != NULL && budget->left_out > 0)
+        json_object_set_new(detail, "left_out_before", json_integer((json_int_t)budget->left_out));
     hc_cleanup_free char *text = detail != NULL ? hc_json_write(detail, false) : NULL;
     int result = audit_add(runs->gateway->audit, event, tenant, run, text);
     if (result < 0)
         hc_log(HC_LOG_ERROR, "audit: %s was not written: %s", event, strerror(-result));
     else
-        runs->audit.left_out = 0;
+        budget->left_out = 0;
 }
 
 void runs_audit(struct runs *runs, const char *event, const char *tenant, const char *run, const char *reason)
