@@ -198,7 +198,7 @@ static void list_written(struct warm_pages *pages)
     for (size_t i = 0; i < found.count; i++)
         if (found.range[i].written)
             pages->list[pages->count++] =
-                (struct iovec){(void *)(uintptr_t)found.range[i].start, found.range[i].length}; // NOLINT
+                (struct iovec){(void *)(uintptr_t)found.range[i].start, found.range[i].length};
 }
 
 /* Memory in large pieces is copied by a fork, and given back at an exit, piece by piece and not page by page. */
