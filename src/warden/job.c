@@ -137,7 +137,7 @@ static void read_report(struct held_job *job)
     } else if (length == sizeof job->said.time && (job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL)) {
         /* Its own clock, within what can be true: a guest has no say in it, and yet. */
         uint64_t now = hc_now();
-        job->exec_at = job->said.time >= job->begun && job->said.time <= now ? job->said.time : now;
+        job->exec_at = job->said.time < job->begun ? job->begun : job->said.time > now ? now : job->said.time;
     }
     hc_watch_remove(job->report_watch);
     job->report_watch = NULL;

@@ -302,6 +302,7 @@ bool primed_begin(struct held_job *job)
     struct job_spec before = waiting->spec;
     waiting->spec = job->spec;
     int report = -1;
+    uint64_t begun = hc_now(); /* before the program can hear of it, and run on another processor */
     if (give_limits(waiting, &before.limits, &err) < 0 || send_program(waiting, job, &report) < 0) {
         waiting->spec = before;
         return false; /* an entry of its own meets the same trouble and says so */
@@ -310,7 +311,7 @@ bool primed_begin(struct held_job *job)
     waiting->door = hc_close(waiting->door);
     waiting->id = job->id;
     waiting->start = cell->warm->spec.kind == WARM_ZYGOTE ? START_WARM : START_PRIMED;
-    waiting->begun = hc_now();
+    waiting->begun = begun;
     waiting->exec_at = 0;
     waiting->report = report;
     /* Should it die at its door, these are for a cold start. */

@@ -85,6 +85,15 @@ def test_a_warm_program_does_what_a_cold_one_does(warm, cold, language, name):
     assert_same(run_warm(warm, language, **fields), expected)
 
 
+def test_a_short_program_is_not_said_to_have_taken_no_time(warm, cold):
+    """Its time begins before it hears of it: one that was quick to begin, on another processor, was said to have ended as it began. (The sum alone
+    takes longer than what is asked for here.)"""
+    for server, count in ((warm, 200), (cold, 30)):
+        for _ in range(count):
+            result = server.run(language="python", code="print(sum(range(50000)))").json
+            assert result["usage"]["wall_ms"] >= 0.2 and result["timing"]["run_ms"] >= 0.2, result
+
+
 # ---- what children of one interpreter share ----
 
 RANDOM = {
