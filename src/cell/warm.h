@@ -15,6 +15,9 @@
  * something to do meanwhile says WARM_WAIT=open in its environment: fork() then returns at once, sealed but with
  * nothing of a program's, and the child opens WARM_PROGRAM when it has done, as a primed driver does.
  *
+ * Where a driver is asked before its interpreter has done starting, and can be called once more when it has, it opens
+ * WARM_LATER and lets it go on; it is called where the interpreter next opens a file (warm_python.h).
+ *
  * A primed driver that finds that it cannot run this very program as a cold start would opens WARM_COLD: the process
  * becomes the cold start, by an exec of the block's own words. Its seal, its fds and its pid stay.
  */
@@ -23,10 +26,11 @@
 
 #include "cell/entry.h"
 
-#define WARM_MODE "HOTCELL_WARM"
+#define WARM_MODE "HOTCELL_WARM" /* the variables before it are those that a program gets */
 #define WARM_WAIT "HOTCELL_WAIT"
 #define WARM_PROGRAM "/.hotcell/program"
 #define WARM_COLD "/.hotcell/cold"
+#define WARM_LATER "/.hotcell/later"
 enum { WARM_DOOR_FD = 3 };
 
 /* Library →: it waits at the door. A zygote's later ones answer a request: a pidfd comes with it, or code says why

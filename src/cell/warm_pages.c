@@ -7,9 +7,11 @@
 
 #include "base/err.h"
 #include "base/fd.h"
+#include "cell/warm.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -34,7 +36,10 @@ enum {
     REPORT_FD = 60, /* where no interpreter puts one of its own */
     PAGE = 4096,
     HUGE = 2 << 20,
-    AT_ONCE = 512, /* entries of the page map */
+    AT_ONCE = 512,        /* entries of the page map */
+    FILL_MOST = 96 << 10, /* below what is mapped, and what is given back */
+    FILL_LEAST = 24,
+    FILL_STEP = 16,
 };
 #define IS_PRESENT (1ull << 63)
 #define IS_SWAPPED (1ull << 62)
@@ -201,6 +206,22 @@ static void list_written(struct warm_pages *pages)
                 (struct iovec){(void *)(uintptr_t)found.range[i].start, found.range[i].length};
 }
 
+/* What is free between things that stay is taken, for good: a child that is given memory then gets it in one place, and
+ * not a piece on each of many pages, all of which it would have to copy. */
+static void fill_heap(void)
+{
+    char *top = (char *)sbrk(0) - mallinfo2().keepcost;
+    for (size_t size = FILL_MOST; size >= FILL_LEAST; size -= FILL_STEP)
+        for (;;) {
+            char *piece = malloc(size);
+            if (!piece || piece >= top) {
+                free(piece);
+                break;
+            }
+        }
+    free(malloc(FILL_MOST)); /* and there is room at the top */
+}
+
 /* Memory in large pieces is copied by a fork, and given back at an exit, piece by piece and not page by page. */
 static void gather(void)
 {
@@ -224,14 +245,13 @@ static int make_block(char *const *words, size_t count, const char *folder)
 {
     static char block[BLOCK_BYTES];
     size_t length = 0, variables = 0;
-    for (char **env = environ; *env; env++)
-        variables += strncmp(*env, "HOTCELL_", 8) != 0 && strncmp(*env, "LD_", 3) != 0;
+    while (environ[variables] && strncmp(environ[variables], WARM_MODE "=", sizeof WARM_MODE) != 0)
+        variables++; /* what stands before it is what a program gets */
     length = (size_t)snprintf(block, sizeof block, "%zu%c%zu%c%s", count, 0, variables, 0, folder) + 1;
     for (size_t i = 0; i < count && length < sizeof block; i++)
         length += (size_t)snprintf(block + length, sizeof block - length, "%s", words[i]) + 1;
-    for (char **env = environ; *env && length < sizeof block; env++)
-        if (strncmp(*env, "HOTCELL_", 8) != 0 && strncmp(*env, "LD_", 3) != 0)
-            length += (size_t)snprintf(block + length, sizeof block - length, "%s", *env) + 1;
+    for (size_t i = 0; i < variables && length < sizeof block; i++)
+        length += (size_t)snprintf(block + length, sizeof block - length, "%s", environ[i]) + 1;
     return length <= sizeof block ? hc_memfd_sealed("rehearsal", block, length) : -E2BIG;
 }
 
@@ -297,6 +317,7 @@ bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int
     hc_cleanup_free char *text = setting ? strdup(setting) : NULL;
     int ends[2];
     pages->count = 0;
+    fill_heap();
     gather();
     if (!text || pipe2(ends, O_CLOEXEC) < 0)
         return false;

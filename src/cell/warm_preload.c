@@ -21,6 +21,7 @@
 #include "cell/child.h"
 #include "cell/warm.h"
 #include "cell/warm_pages.h"
+#include "cell/warm_python.h"
 #include "kernel/sys.h"
 #include <dirent.h>
 #include <dlfcn.h>
@@ -36,7 +37,7 @@ enum { MAX_HANDLERS = 64, ROBUST_HEAD = 24, MAX_SIGNAL = 64, MAX_EVENTFDS = 8 };
 
 /* A preloaded library has nobody to carry its state. */
 static enum { OPEN_DOOR, ZYGOTE_DOOR, PRIMED_DOOR, PASSED_DOOR } door; /* passed: the block is there already, as fd 3 */
-static bool wait_at_open;
+static bool wait_at_open, call_later;
 static struct handler {
     void (*prepare)(void), (*parent)(void), (*child)(void);
 } handlers[MAX_HANDLERS];
@@ -453,6 +454,12 @@ static int open_program(void)
     return WARM_DOOR_FD;
 }
 
+static const struct entry_words *receive_words(void)
+{
+    hc_close(open_program());
+    return &words;
+}
+
 static void start_cold(void)
 {
     struct hc_err err = {0};
@@ -474,6 +481,8 @@ static int open_really(int folder, const char *path, int flags, mode_t mode)
         return open_program();
     if (words.argv && path && strcmp(path, WARM_COLD) == 0)
         start_cold();
+    if (door == ZYGOTE_DOOR && path && strcmp(path, WARM_LATER) == 0)
+        call_later = true; /* and there is no such file */
     return (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
@@ -519,6 +528,10 @@ static FILE *fopen_really(const char *path, const char *mode, const char *name)
         return fdopen(open_program(), mode);
     if (words.argv && path && strcmp(path, WARM_COLD) == 0)
         start_cold();
+    if (call_later) {
+        call_later = false;
+        warm_python_serve(&(struct warm_door){.fork = fork, .receive = receive_words, .start_cold = start_cold});
+    }
     FILE *(*real)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, name);
     return real ? real(path, mode) : NULL;
 }

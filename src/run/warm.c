@@ -71,12 +71,12 @@ static int define_program(const struct language *language, const struct language
     if (result < 0)
         return result;
     result = plan_base_env(work_dir, language, env);
+    if (result == 0) /* what stands before it is what a program gets */
+        result = plan_set_env(env, zygote ? MODE_SETTING "zygote" : MODE_SETTING "primed");
     for (size_t i = 0; i < own.count && result == 0; i++)
         result = plan_set_env(env, own.item[i]);
     if (result == 0)
         result = plan_set_env(env, "LD_PRELOAD=" WARM_LIBRARY);
-    if (result == 0)
-        result = plan_set_env(env, zygote ? MODE_SETTING "zygote" : MODE_SETTING "primed");
     if (result == 0)
         result = add_preload(env, set);
     return result < 0 ? plan_no_memory(err) : 0;

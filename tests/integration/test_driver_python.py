@@ -14,21 +14,18 @@ COMMAND = drivers.command_of("python")
 ENV = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
 # What stands in for the warden: fork() returns as it does in a zygote's child, and the argument block is there.
 ZYGOTE = """
-import os, posix
-block = {block!r}
-def forked(real=os.fork):
-    os.fork = real
-    return 0
-os.fork = forked
+import posix, sys
 def opened(path, *words, _open=posix.open):
-    if path != "/.hotcell/program":
-        return _open(path, *words)
-    fd = posix.memfd_create("block")
-    posix.write(fd, block)
-    posix.lseek(fd, 0, 0)
-    return fd
+    if path == "/.hotcell/later":
+        posix.open = _open
+        begin, sys.path[:0] = sys.__hotcell__, [""]
+        del sys.__hotcell__
+        told = begin(lambda: None)
+        after_fork, become_context = told[6], told[8]
+        after_fork()
+        become_context({env!r})
+    return _open(path, *words)
 posix.open = opened
-posix.listdir = lambda path=".", _list=posix.listdir: _list("." if path == "/workspace" else path)
 """
 
 
@@ -37,13 +34,12 @@ def cold(folder):
 
 
 def forked(folder):
-    """A zygote's child, as far as it is the driver's: the fork itself, and the door's way into the cell, are the warden's."""
+    """A zygote's child, as far as it is written in Python: the rest is src/cell/warm_python.c's, whose part the stand-in plays."""
     stand_in = folder / ".zygote"
     stand_in.mkdir(exist_ok=True)
-    words = [*COMMAND, *(f"{name}={value}" for name, value in {**drivers.ENV, **ENV}.items())]
-    block = "\0".join([str(len(COMMAND)), str(len(words) - len(COMMAND)), str(folder), *words, ""]).encode()
-    (stand_in / "sitecustomize.py").write_text(ZYGOTE.format(block=block))
-    env = {**ENV, "PYTHONPATH": f"{FOLDER}:{stand_in}", "HOTCELL_PRELOAD": "json threading numpy concurrent.futures"}
+    env = [f"{name}={value}".encode() for name, value in {**drivers.ENV, **ENV}.items()]
+    (stand_in / "sitecustomize.py").write_text(ZYGOTE.format(env=env))
+    env = {**ENV, "HOTCELL_WARM": "", "PYTHONPATH": f"{FOLDER}:{stand_in}", "HOTCELL_PRELOAD": "json threading numpy concurrent.futures"}
     return drivers.Driver(["/usr/bin/python3", "main.py"], folder, env)
 
 
@@ -405,11 +401,4 @@ def test_a_death_is_seen(context):
 def test_the_door_may_be_fd_0(tmp_path):
     driver = drivers.Driver(["/bin/sh", "-c", 'exec "$0" "$@" 0<&3 3<&-', *COMMAND], tmp_path, ENV)
     assert driver.run("input()", "x").value == "'x'"
-    driver.close()
-
-
-def test_a_module_of_the_folder_goes_before_one_that_was_loaded(tmp_path):
-    (tmp_path / "numpy.py").write_text("value = 'own'\n")
-    driver = forked(tmp_path)
-    assert driver.run("import numpy; numpy.value").value == "'own'"
     driver.close()

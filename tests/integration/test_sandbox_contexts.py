@@ -163,6 +163,13 @@ def test_a_context_with_modules_loaded_comes_from_a_zygote(shared):
     assert answer.status == 400 and answer.json["field"] == "preload", answer
 
 
+def test_a_module_of_the_folder_goes_before_one_that_was_loaded(shared):
+    shared.out("mkdir -p own; echo 'value = \"own\"' > own/statistics.py")
+    context = shared.context("python", cwd="own")
+    assert run(shared, context, "import statistics; print(statistics.value)")["stdout"] == "own\n"
+    shared.ask("DELETE", "/contexts/{context}", context=context)
+
+
 def test_warm_and_cold_contexts_have_the_same_rights(shared):
     """What a zygote's child may do and see is what an exec'ed program may."""
     look = "import os\nprint(sorted(os.listdir('/proc/self/fd'))[:0], os.getuid(), open('/proc/self/status').read().split('CapEff:')[1].split()[0], os.getcwd(), sorted(os.listdir('/')))"
