@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK = 16 * 1024 }; /* every page of it is touched in every run that has a file */
+enum { SMALL = 1024, CHUNK = 16 * 1024 }; /* a large frame is touched, page by page, when it is made */
 
 /* Read by position: the fd may be one of several on the same open file, each with a cell of its own. */
 struct source {
@@ -76,21 +76,35 @@ static int open_parent(char *path, const char **name)
     return HC_TAKE_FD(dir);
 }
 
-static int copy_content(struct source *source, int out, uint64_t length, const char *path, struct hc_err *err)
+static int copy_part(struct source *source, int out, char *chunk, size_t size, const char *path, struct hc_err *err)
+{
+    int status = take(source, chunk, size, err);
+    if (status < 0)
+        return status;
+    status = hc_write_all(out, chunk, size);
+    return status < 0 ? fail_file(err, -status, path) : 0;
+}
+
+static __attribute__((noinline)) int copy_large(struct source *source, int out, uint64_t length, const char *path,
+                                                struct hc_err *err)
 {
     char chunk[CHUNK];
+    int status = 0;
 
-    while (length > 0) {
+    while (length > 0 && status == 0) {
         size_t size = length < sizeof(chunk) ? (size_t)length : sizeof(chunk);
-        int status = take(source, chunk, size, err);
-        if (status < 0)
-            return status;
-        status = hc_write_all(out, chunk, size);
-        if (status < 0)
-            return fail_file(err, -status, path);
+        status = copy_part(source, out, chunk, size, path, err);
         length -= size;
     }
-    return 0;
+    return status;
+}
+
+static int copy_content(struct source *source, int out, uint64_t length, const char *path, struct hc_err *err)
+{
+    char chunk[SMALL];
+
+    return length > sizeof(chunk) ? copy_large(source, out, length, path, err)
+                                  : copy_part(source, out, chunk, (size_t)length, path, err);
 }
 
 static int unpack_file(struct source *source, const struct archive_header *header, int parent, const char *name,
@@ -108,8 +122,8 @@ static int unpack_file(struct source *source, const struct archive_header *heade
     return 0;
 }
 
-static int unpack_symlink(struct source *source, const struct archive_header *header, int parent, const char *name,
-                          const char *path, struct hc_err *err)
+static __attribute__((noinline)) int unpack_symlink(struct source *source, const struct archive_header *header,
+                                                    int parent, const char *name, const char *path, struct hc_err *err)
 {
     char target[PATH_MAX];
 

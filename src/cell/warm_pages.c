@@ -36,9 +36,11 @@ enum {
     REPORT_FD = 60, /* where no interpreter puts one of its own */
     PAGE = 4096,
     HUGE = 2 << 20,
-    AT_ONCE = 512,        /* entries of the page map */
-    FILL_MOST = 96 << 10, /* below what is mapped, and what is given back */
-    FILL_LEAST = 24,
+    PLACE_LEAST = 256 << 10,
+    PLACE_ROOM = 64 << 20,
+    AT_ONCE = 512,              /* entries of the page map */
+    FILL_MOST = (96 << 10) + 8, /* below what is mapped, and what is given back */
+    FILL_LEAST = 24,            /* what fills the smallest chunk */
     FILL_STEP = 16,
 };
 #define IS_PRESENT (1ull << 63)
@@ -220,6 +222,33 @@ static void fill_heap(void)
             }
         }
     free(malloc(FILL_MOST)); /* and there is room at the top */
+}
+
+void warm_pages_align(void)
+{
+    uintptr_t now = (uintptr_t)sbrk(0);
+    (void)sbrk((intptr_t)((HUGE - now % HUGE) % HUGE));
+}
+
+void *warm_pages_place(size_t length)
+{
+    static uintptr_t next, limit;
+    if (length < PLACE_LEAST || length >= HUGE)
+        return NULL;
+    if (!limit) {
+        void *room =
+            (void *)syscall(SYS_mmap, NULL, PLACE_ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (room == MAP_FAILED)
+            return NULL;
+        munmap(room, PLACE_ROOM);
+        next = ((uintptr_t)room + HUGE - 1) / HUGE * HUGE;
+        limit = (uintptr_t)room + PLACE_ROOM;
+    }
+    if (next + length > limit)
+        return NULL;
+    void *place = (void *)next;
+    next += (length + PAGE - 1) / PAGE * PAGE;
+    return place;
 }
 
 /* Memory in large pieces is copied by a fork, and given back at an exit, piece by piece and not page by page. */

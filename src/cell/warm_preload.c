@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -414,7 +415,7 @@ static void serve(void)
         bool child = size == (ssize_t)(offsetof(struct warm_request, entry) + entry_size(&request.entry)) &&
                      serve_one(&request, fds, count, &thread);
         if (child) {
-            memset(&request, 0, sizeof request);
+            memset(&request, 0, (size_t)size);
             return;
         }
         for (size_t i = 0; i < count; i++)
@@ -546,6 +547,21 @@ FILE *warm_fopen64(const char *path, const char *mode)
     return fopen_really(path, mode, "fopen64");
 }
 
+void *warm_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) STANDS_FOR("mmap");
+void *warm_mmap64(void *at, size_t length, int protection, int flags, int fd, off_t offset) STANDS_FOR("mmap64");
+
+void *warm_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    if (door == ZYGOTE_DOOR && !at && fd < 0 && protection == (PROT_READ | PROT_WRITE))
+        at = warm_pages_place(length);
+    return (void *)syscall(SYS_mmap, at, length, protection, flags, fd, offset);
+}
+
+void *warm_mmap64(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    return warm_mmap(at, length, protection, flags, fd, offset);
+}
+
 /* ---- at the start of the process ---- */
 
 __attribute__((constructor)) static void look_who_we_are(void)
@@ -553,6 +569,8 @@ __attribute__((constructor)) static void look_who_we_are(void)
     const char *mode = getenv(WARM_MODE);
     if (mode)
         door = strcmp(mode, "zygote") == 0 ? ZYGOTE_DOOR : strcmp(mode, "primed") == 0 ? PRIMED_DOOR : OPEN_DOOR;
+    if (door == ZYGOTE_DOOR)
+        warm_pages_align();
     const char *wait = getenv(WARM_WAIT);
     wait_at_open = wait && strcmp(wait, "open") == 0;
     /* The variables stay until the door is passed: what waits may be the last of a chain of execs. */

@@ -75,7 +75,7 @@ static object *told; /* by the driver: all that is below is in it */
 static struct list {
     size_t count;
     const char **item;
-} command, context, names, search, environment;
+} command, context, names, environment;
 static const char *folder, *user_site;
 static object *after_fork, *adopt, *become_context;
 static struct end { /* of a program */
@@ -340,26 +340,21 @@ static uint64_t kind_of(int fd)
 static void ask_driver(void)
 {
     static struct method method = {"leave", leave, METH_NOARGS, NULL};
-    object *function = python.sys_get(FUNCTION_NAME), *known, *list[7];
+    object *function = python.sys_get(FUNCTION_NAME), *known, *list[5];
     if (!function)
         _exit(3);
     object *pair = must(python.build("(O(N))", function, must(python.function(&method, NULL, NULL))));
     python.sys_set(FUNCTION_NAME, NULL);
     told = must(python.call(python.member(pair, 0), python.member(pair, 1)));
     python.drop(pair);
-    must(python.parse(told, "OOOOOOOOOOOOOOOOOOOOO", &list[0], &list[1], &list[2], &list[3], &list[4], &list[5],
-                      &after_fork, &adopt, &become_context, &known, &end.get_objects, &end.unfreeze, &end.kept,
-                      &end.files, &end.reference, &end.modules, &end.main, &end.builtins, &end.sys, &end.exit_code,
-                      &list[6])
-             ? told
-             : NULL);
-    command = strings(list[0]), context = strings(list[1]), names = strings(list[3]), search = strings(list[4]),
-    environment = strings(list[5]);
+    int parsed = python.parse(told, "(OOOOO)(OOO)(OOOOO)(OOOOOO)(nnn)", &list[0], &list[1], &list[2], &list[3],
+                              &list[4], &after_fork, &adopt, &become_context, &known, &end.kept, &end.get_objects,
+                              &end.unfreeze, &end.exit_code, &end.files, &end.reference, &end.modules, &end.main,
+                              &end.builtins, &end.sys, &end.own_modules, &end.own_sys, &end.own_builtins);
+    must(parsed ? told : NULL);
+    command = strings(list[0]), context = strings(list[1]), names = strings(list[3]), environment = strings(list[4]);
     struct list places = strings(list[2]);
     folder = places.item[0], user_site = places.item[1];
-    end.own_modules = python.number(python.member(list[6], 0));
-    end.own_sys = python.number(python.member(list[6], 1));
-    end.own_builtins = python.number(python.member(list[6], 2));
     end.known_count = (size_t)python.list_size(known);
     if (!(end.known = calloc(end.known_count + 1, sizeof(object *))))
         _exit(3);
@@ -368,14 +363,6 @@ static void ask_driver(void)
     qsort(end.known, end.known_count, sizeof(object *), by_address);
     for (int fd = 0; fd < 3; fd++)
         kind[fd] = kind_of(fd);
-}
-
-/* What nobody has looked at in this cell, and the interpreter looks at when it imports. */
-static void look_around(void)
-{
-    struct stat found;
-    for (size_t i = 0; i < search.count; i++)
-        (void)stat(search.item[i], &found);
 }
 
 /* ---- a program ---- */
@@ -476,7 +463,6 @@ void warm_python_serve(const struct warm_door *door)
     end.marker = must(python.new_list(0)); /* made after the freeze, so that the collector knows of it */
     if (after_fork != python.none)
         must(python.call(after_fork, NULL));
-    look_around();
     const struct entry_words *words = door->receive();
     bool is_context = is_list(&context, words->argv, words->argc);
     bool is_usual = words->argc >= command.count && is_list(&command, words->argv, command.count) &&

@@ -261,20 +261,6 @@ bool cgroup_full(const struct cgroup *group)
     return has_more_than(group, true);
 }
 
-int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group)
-{
-    if (base->mode == CGROUP_V2 || group->dir[CGROUP_MEMORY] < 0)
-        return -1;
-    hc_cleanup_fd int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    hc_cleanup_fd int control = openat(group->dir[CGROUP_MEMORY], "memory.oom_control", O_RDONLY | O_CLOEXEC);
-    if (event < 0 || control < 0)
-        return -errno;
-    char text[32];
-    snprintf(text, sizeof text, "%d %d", event, control);
-    int result = hc_write_file_at(group->dir[CGROUP_MEMORY], "cgroup.event_control", text);
-    return result < 0 ? result : HC_TAKE_FD(event);
-}
-
 /* ---- figures ---- */
 
 enum figure { CPU_TIME, THROTTLED, MEMORY_PEAK, OOM_KILLS, PIDS_PEAK, PIDS_DENIED, PIDS_CURRENT };
@@ -306,6 +292,21 @@ void cgroup_prepare_stats(const struct cgroup_base *base, struct cgroup *group)
     for (int i = 0; i < CGROUP_FIGURES; i++)
         if (group->figure[i] < 0)
             group->figure[i] = open_figure(base, group, (enum figure)i);
+}
+
+int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group)
+{
+    if (base->mode == CGROUP_V2 || group->dir[CGROUP_MEMORY] < 0)
+        return -1;
+    hc_cleanup_fd int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    hc_cleanup_fd int opened = group->figure[OOM_KILLS] < 0 ? open_figure(base, group, OOM_KILLS) : -1;
+    int control = opened >= 0 ? opened : group->figure[OOM_KILLS];
+    if (event < 0 || control < 0)
+        return -errno;
+    char text[32];
+    snprintf(text, sizeof text, "%d %d", event, control);
+    int result = hc_write_file_at(group->dir[CGROUP_MEMORY], "cgroup.event_control", text);
+    return result < 0 ? result : HC_TAKE_FD(event);
 }
 
 /* The text of the file: these have about 500 bytes at most, and the kernel gives them whole. */

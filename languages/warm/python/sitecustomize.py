@@ -86,12 +86,14 @@ def rehearse():
 
 def fill_pools():
     """What is free between things that stay is taken, for good: what a child makes then lies together, and not a piece on each of many pages, all
-    of which it would have to copy. A pool of pymalloc is for blocks of one size; the first block of a new one lies behind its head."""
-    taken = []
-    for size in range(16, 513, 16):
-        for number in range(50_000):
-            taken.append(object() if size == 16 else complex(number, 1) if size == 32 else bytes(size - 33))
-            if id(taken[-1]) & 0x3fff == 48:
+    of which it would have to copy. A pool of pymalloc is for blocks of one size; in a new one they lie in a row behind its head."""
+    taken = [complex(1) for _ in [None] * 4000]  # of 32 bytes, as are the numbers that are made below
+    for size in (16, *range(48, 513, 16)):
+        row = 0
+        for one in [object] * 20_000:
+            taken.append(one() if size == 16 else bytes(size - 33))
+            row = row + 1 if id(taken[-1]) & 0x3fff == 48 + row * size else 0
+            if row == 3:
                 break
     return taken
 
@@ -173,13 +175,14 @@ def prepare():
         gc.collect()  # types that are about to go: the program's own would get their addresses
         main, sizes = vars(sys.modules["__main__"]), (len(sys.modules), len(vars(sys)), len(vars(builtins)))
         told = (
-            command, [command[0], os.fsencode(context.co_filename)], [folder, os.fsencode(user_site)], sorted(map(os.fsencode, names)),
-            [os.fsencode(entry) for entry in sys.path], env, after_fork if numpy or threading else None, adopt, become_context,
-            [*all_types()], gc.get_objects, gc.unfreeze, kept,
-            (_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, _io.TextIOWrapper), _weakref.ReferenceType, sys.modules, main,
-            vars(builtins), vars(sys), exit_code_of(main, sizes[1]), sizes)
-        kept += [told, fill_pools()]
+            (command, [command[0], os.fsencode(context.co_filename)], [folder, os.fsencode(user_site)], sorted(map(os.fsencode, names)), env),
+            (after_fork if numpy or threading else None, adopt, become_context),
+            ([*all_types()], kept, gc.get_objects, gc.unfreeze, exit_code_of(main, sizes[1])),
+            ((_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, _io.TextIOWrapper), _weakref.ReferenceType, sys.modules, main,
+             vars(builtins), vars(sys)),
+            sizes)
         gc.collect()
+        kept += [told, fill_pools()]
         gc.freeze()
         return told
 
