@@ -6,6 +6,7 @@
 #include "kernel/later.h"
 #include "kernel/sys.h"
 #include "warden/warden.h"
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-enum { OOM_CHECKS = 100, OOM_CHECK_US = 2000, CPU_CHECK_LEAST_US = 2000 };
+enum { OOM_CHECKS = 100, OOM_CHECK_US = 2000, CPU_CHECK_LEAST_US = 2000, SEE_OFF_MS = 5 };
 
 struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count)
 {
@@ -226,6 +227,14 @@ static void see_cell_empty(const struct held_cell *cell, bool alone)
         continue;
 }
 
+/* The client has heard all and ends. It has the processors to itself until it has, or for as long as that may take at
+ * most: taking our namespaces apart keeps both of two busy. */
+static void see_client_off(const struct warden *warden)
+{
+    struct pollfd link = {.fd = warden->client, .events = 0}; /* its end is told all the same */
+    (void)poll(&link, 1, SEE_OFF_MS);
+}
+
 /* It was, and is gone. */
 static bool is_alone(const struct held_job *job)
 {
@@ -304,8 +313,11 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     if (job->spec.final)
         see_cell_empty(job->cell, alone);
     tell(job, &message);
-    if (job->spec.final)
+    if (job->spec.final) {
+        if (alone)
+            see_client_off(cell->warden);
         _exit(0); /* our parent hears of us when nothing is left of us and our namespaces */
+    }
     struct warden *warden = cell->warden;
     if (alone && cell->id && cell->state == HELD_READY) { /* the client has all that it waited for */
         job_settle(job);
