@@ -410,7 +410,8 @@ static void watch_exit(struct held_job *job)
 
 static void watch_process(struct held_job *job)
 {
-    job->report_watch = hc_loop_watch(job->cell->warden->loop, job->report, EPOLLIN, on_report, job);
+    /* Its end is told, which is all that is waited for; what comes before would wake us for nothing. */
+    job->report_watch = hc_loop_watch(job->cell->warden->loop, job->report, 0, on_report, job);
     if (!job->report_watch)
         give_up(job);
     watch_exit(job);
