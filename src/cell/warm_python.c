@@ -142,6 +142,12 @@ static object *must(object *result)
     return result;
 }
 
+static void drop(object *one)
+{
+    if (one)
+        python.drop(one);
+}
+
 /* ---- the end of a program ---- */
 
 static int by_address(const void *a, const void *b)
@@ -178,8 +184,7 @@ static bool is_closed_file(object *one)
         if (python.member(end.files, i) == one->type) {
             object *closed = python.get(one, "closed");
             bool is_closed = closed && python.is_true(closed) == 1;
-            if (closed)
-                python.drop(closed);
+            drop(closed);
             return is_closed;
         }
     return false;
@@ -197,10 +202,9 @@ static bool is_unheard(object *reference)
         const char *text = name ? python.name(name) : NULL;
         unheard = text && strcmp(text, "_destroy") == 0 && module == python.none;
     }
-    object *held[] = {callback, name, module};
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        if (held[i])
-            python.drop(held[i]);
+    drop(callback);
+    drop(name);
+    drop(module);
     return unheard;
 }
 
@@ -213,8 +217,7 @@ static bool has_library(void)
         const char *name = file && file != python.none ? python.name(file) : NULL;
         size_t length = name ? strlen(name) : 0;
         bool is_library = length > 3 && strcmp(name + length - 3, ".so") == 0;
-        if (file)
-            python.drop(file);
+        drop(file);
         python.clear_error();
         if (is_library)
             return true;
@@ -304,8 +307,7 @@ static object *leave(object *self, object *unused)
         return python.build("");
     }
     python.clear_error(); /* the interpreter's own end will tell */
-    if (objects)
-        python.drop(objects);
+    drop(objects);
     objects = python.call(end.unfreeze, NULL);
     python.drop(told);
     return objects;

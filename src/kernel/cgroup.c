@@ -106,11 +106,9 @@ static int put_shares(int dir, uint64_t shares, struct hc_err *err)
     return put_number(dir, "cpu.shares", shares < LEAST_SHARES ? LEAST_SHARES : shares, err);
 }
 
-/* What it weighs for now; false: it does that already. */
-static bool weight_of(const struct cgroup *group, const struct cgroup_limits *limits, uint64_t *shares)
+static bool has_own_weight(const struct cgroup_limits *limits)
 {
-    *shares = limits->background ? LEAST_SHARES : limits->cpu_shares;
-    return *shares != (group->background ? LEAST_SHARES : CGROUP_ORDINARY_SHARES);
+    return !limits->background && limits->cpu_shares != CGROUP_ORDINARY_SHARES;
 }
 
 static int limit_v2(const struct cgroup *group, uint32_t controllers, const struct cgroup_limits *limits,
@@ -131,9 +129,8 @@ static int limit_v2(const struct cgroup *group, uint32_t controllers, const stru
         if (limits->cpu_milli)
             snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64, limits->cpu_milli * period / 1000, period);
         result = put(dir, "cpu.max", text, err);
-        uint64_t shares;
-        if (result == 0 && weight_of(group, limits, &shares))
-            result = put_weight(dir, shares, err);
+        if (result == 0 && has_own_weight(limits))
+            result = put_weight(dir, limits->cpu_shares, err);
     }
     if (result == 0 && (controllers & CGROUP_HAS_PIDS)) {
         if (limits->pids)
@@ -173,23 +170,25 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
             if (result == 0)
                 result = put_number(cpu, "cpu.cfs_quota_us", limits->cpu_milli * period / 1000, err);
         }
-        uint64_t shares;
-        if (result == 0 && weight_of(group, limits, &shares))
-            result = put_shares(cpu, shares, err);
+        if (result == 0 && has_own_weight(limits))
+            result = put_shares(cpu, limits->cpu_shares, err);
     }
     if (result == 0 && pids >= 0 && limits->pids)
         result = put_number(pids, "pids.max", limits->pids, err);
     return result;
 }
 
+/* A group that is idle gives way to whoever wakes up, and at once; one that has only little weight does so when its
+ * turn is over. Linux 5.15. */
 void cgroup_background(const struct cgroup_base *base, struct cgroup *group, bool on)
 {
     struct hc_err err = {0};
+    bool v2 = base->mode == CGROUP_V2;
+    int dir = v2 ? group->dir[CGROUP_UNIFIED] : group->dir[CGROUP_CPU];
     uint64_t shares = on ? LEAST_SHARES : CGROUP_ORDINARY_SHARES;
-    if (base->mode == CGROUP_V2 && base->controllers & CGROUP_HAS_CPU)
-        (void)put_weight(group->dir[CGROUP_UNIFIED], shares, &err);
-    else if (base->mode != CGROUP_V2 && group->dir[CGROUP_CPU] >= 0)
-        (void)put_shares(group->dir[CGROUP_CPU], shares, &err);
+    if (dir >= 0 && (!v2 || base->controllers & CGROUP_HAS_CPU) &&
+        hc_write_file_at(dir, "cpu.idle", on ? "1" : "0") < 0)
+        (void)(v2 ? put_weight(dir, shares, &err) : put_shares(dir, shares, &err));
     group->background = on;
 }
 
@@ -197,11 +196,12 @@ int cgroup_limit(const struct cgroup_base *base, struct cgroup *group, const str
                  struct hc_err *err)
 {
     int result = 0;
+    if (group->background != limits->background)
+        cgroup_background(base, group, limits->background);
     if (base->mode == CGROUP_V2)
         result = limit_v2(group, base->controllers, limits, err);
     else if (base->mode != CGROUP_NONE)
         result = limit_v1(group, limits, err);
-    group->background = limits->background;
     return result < 0 ? hc_err_context(err, "control group %s", group->name) : 0;
 }
 

@@ -40,7 +40,7 @@ struct cgroup {
     char name[32];
     int dir[CGROUP_SLOTS];
     int figure[CGROUP_FIGURES]; /* files that are read at the end, opened beforehand: cgroup_prepare_stats; or -1 */
-    bool background;            /* it has the least weight: cgroup_background */
+    bool background;            /* it gives way to all others: cgroup_background */
 };
 
 struct cgroup_limits {
@@ -49,7 +49,7 @@ struct cgroup_limits {
     uint64_t cpu_shares;
     uint64_t pids;   /* 0: no limit */
     bool apart;      /* out of memory ends the process that the kernel chooses, and not the whole group */
-    bool background; /* it has the least weight until cgroup_background says otherwise, or limits do that are not */
+    bool background; /* it gives way to all others until cgroup_background says otherwise, or limits do that are not */
 };
 
 struct cgroup_stats {
@@ -100,8 +100,8 @@ int cgroup_warden_fd(const struct cgroup_keeper *keeper);
 int cgroup_create(const struct cgroup_base *base, const char *name, struct cgroup *group, struct hc_err *err);
 int cgroup_limit(const struct cgroup_base *base, struct cgroup *group, const struct cgroup_limits *limits,
                  struct hc_err *err);
-/* The least weight there is, for what nobody waits for yet; or the ordinary one again. Where that cannot be had,
- * nothing changes. */
+/* For what nobody waits for yet: it gives way to all others; or has the ordinary weight again. Where that cannot be
+ * had, nothing changes. */
 void cgroup_background(const struct cgroup_base *base, struct cgroup *group, bool on);
 /* The weight of the whole base among its neighbours. */
 int cgroup_weigh(const struct cgroup_base *base, uint64_t cpu_shares, struct hc_err *err);

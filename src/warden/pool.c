@@ -1,6 +1,6 @@
 /*
  * The pool: cells that were built before anybody asked for one. Each is taken once and never comes back. They are built
- * one at a time, with the least weight that a control group can have, so that runs under way are not slowed by what is
+ * one at a time, in groups that give way to all others, so that runs under way are not slowed by what is
  * only in stock; one that is asked for while it is being built gets its weight at once. How many wait is decided by
  * demand: more after each time that none was there, fewer when nobody has missed one for a while. A pool that is empty,
  * or cannot be filled, means that cells are built on request.
