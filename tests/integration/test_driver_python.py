@@ -21,9 +21,9 @@ def opened(path, *words, _open=posix.open):
         begin, sys.path[:0] = sys.__hotcell__, [""]
         del sys.__hotcell__
         told = begin(lambda: None)
-        after_fork, _, become_context = told[1]
+        after_fork, _, become_context, code = told[1]
         after_fork()
-        become_context({env!r})
+        exec(code, become_context({env!r}))
     return _open(path, *words)
 posix.open = opened
 """

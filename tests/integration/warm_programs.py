@@ -182,6 +182,71 @@ PYTHON = {
     "a finalizer that comes later": Program("class A: pass\na, b = A(), type('B', (), {'__del__': lambda self: print('b')})()\nA.__del__ = lambda self: print('a')"),
     "a finalizer after an error": Program("class A:\n    def __init__(self): self.n = 1\n    def __del__(self): print('gone', self.n)\na = [A()]\n1 / 0"),
     "a built-in hears of a weak reference": Program("import weakref\nclass A: pass\na = A(); r = weakref.ref(a, print)"),
+    "an error that leaves no trace": Program("import sys\ndef h(*_): del sys.last_type, sys.last_value, sys.last_traceback\nsys.excepthook = h\n1 / 0"),
+    "an error, and sys is as large as before": Program("import sys; del sys.copyright, sys.api_version, sys.hexversion; 1 / 0"),
+    "an error that a handler forgets": Program("import atexit, sys\natexit.register(lambda: [delattr(sys, name) for name in ('last_type', 'last_value', 'last_traceback')])\n1 / 0"),
+    "an error of somebody else's": Program("""
+        import sys
+        def g(): yield 1 / 0
+        try: next(g())
+        except Exception as e: sys.last_type, sys.last_value, sys.last_traceback = type(e), e, e.__traceback__.tb_next
+        print("fine")
+    """),
+    "an exit that a handler forgets": Program("import atexit, sys\natexit.register(lambda: globals().pop('__file__') and globals().pop('__cached__'))\nsys.exit(7)"),
+    "an error of keys": Program("raise KeyboardInterrupt"),
+    "text that is left in a stream": Program("import sys; sys.stdout.reconfigure(write_through=False); sys.stdout.write('x'); sys.stdout = sys.stderr"),
+    "text that is left in both": Program("import sys\nfor one in (sys.stdout, sys.stderr): one.reconfigure(write_through=False); one.write('x')"),
+    "exit handlers before the end": Program("""
+        import atexit, json, sys
+        atexit.register(print, "handler")
+        atexit._run_exitfuncs()
+        import json as again
+        print(again is json, "json" in sys.modules)
+        class A:
+            def __del__(self): print("gone")
+        a = A()
+        f = open("left", "w"); f.write("y")
+    """, collect=["left"]),
+    "a stream of its own that fails": Program("""
+        import sys
+        class W:
+            n = 0
+            def write(self, text): sys.__stdout__.write(text)
+            def flush(self):
+                W.n += 1
+                sys.__stdout__.write(f"flush {W.n}\\n")
+                if W.n == 2: raise OSError("full")
+        sys.stdout = W(); sys.stdout.flush()
+    """),
+    "a proxy that is heard": Program("import weakref, os\nclass A: pass\na = A(); p = weakref.proxy(a, os.getpid)"),
+    "a reference that hides its callback": Program("import weakref\nclass A: pass\nclass R(weakref.ref): __callback__ = None\na = A(); r = R(a, lambda _: print('dead'))"),
+    "a folder that is left open": Program("import os, warnings\nwarnings.simplefilter('always')\nfound = os.scandir('/'); next(found)"),
+    "the collector is listened to": Program("import gc\ngc.callbacks.append(lambda phase, info: print(phase))"),
+    "what cannot be collected": Program("import gc, warnings\nwarnings.simplefilter('always'); gc.garbage.append([1])"),
+    "a module that loads when it is asked": Program("""
+        import importlib.util, sys
+        spec = importlib.util.find_spec("this")
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        sys.modules["this"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        print("lazy")
+    """),
+    "a module that is none": Program("import os, sys\nclass M:\n    def __getattr__(self, name): os._exit(9)\nsys.modules['m'] = M(); print('end')"),
+    "built-ins that are watched": Program("import builtins\nplain = len\ndef watched(x): print('len', type(x)); return plain(x)\nbuiltins.len = watched\n1 / 0"),
+    "traced to an error": Program("import sys\ndef trace(frame, event, arg):\n    print(event, frame.f_code.co_name)\n    return trace\nsys.settrace(trace); sys.setprofile(trace)\n1 / 0"),
+    "files that were closed": Program("f = open('a', 'w'); f.write('x'); f.close()\nb = open('a', 'rb'); print(b.read()); b.close(); r = open('a', 'rb', 0); r.close()"),
+    "a file over something of its own": Program("""
+        import gc, io
+        class B(io.RawIOBase):
+            def writable(self): return True
+            def write(self, data): return len(data)
+            @property
+            def closed(self):
+                for one in gc.get_objects():
+                    if type(one) is list and len(one) > 1000: one.clear()
+                return True
+        t = io.TextIOWrapper(B()); print("end")
+    """),
     "traced to its end": Program("""
         import sys
         def trace(frame, event, arg):

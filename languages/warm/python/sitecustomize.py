@@ -55,17 +55,6 @@ def all_types():
     return found
 
 
-def exit_code_of(main, sys_size):
-    """A function for what the end of a program cannot tell by itself: the exit code where sys has something new. None: unknown."""
-    def exit_code():
-        error, trace = getattr(sys, "last_value", None), getattr(sys, "last_traceback", None)
-        if len(vars(sys)) != sys_size + 3 or trace is None or isinstance(error, KeyboardInterrupt):
-            return None
-        frame = trace.tb_frame  # that of the program itself, which did not get beyond this line
-        return 1 if frame.f_globals is main and frame.f_back is None and frame.f_lineno == trace.tb_lineno else None
-    return exit_code
-
-
 def read_beside(name):
     """A program that is beside this file. It is compiled once, and not in each child."""
     path = __file__.rpartition("/")[0] + "/" + name
@@ -136,9 +125,11 @@ def prepare():
     command = [os.fsencode(word) for word in sys.orig_argv]
     streams = [(name, getattr(sys, name).encoding, getattr(sys, name).errors) for name in ("stdin", "stdout", "stderr")]
     user_site = sys.modules["site"].USER_SITE
-    context = read_beside("context.py")
+    folder, context = os.getcwdb(), read_beside("context.py")
+    context_command = [command[0], os.fsencode(context.co_filename)]
     numpy, threading = sys.modules.get("numpy"), sys.modules.get("threading")
-    gc, register = borrow("gc"), borrow("atexit").register
+    gc, atexit = borrow("gc"), borrow("atexit")
+    register, count_handlers = atexit.register, atexit._ncallbacks
     rehearse()
 
     def after_fork():
@@ -157,30 +148,31 @@ def prepare():
         return open_streams(fds or (), streams)
 
     def become_context(env):
-        """Does not return: there is no main.py to go on with."""
+        """What its code is run with. There is no main.py to go on with."""
         set_environment(posix, env)
-        del sys.path[0]
-        exec(context, {"__name__": "hotcell.context", "__builtins__": __builtins__})
+        sys.path_importer_cache.pop(f"{sys.path.pop(0)}/main.py", None)
+        sys.orig_argv[:] = map(os.fsdecode, context_command)
+        return {"__name__": "hotcell.context", "__builtins__": __builtins__}
 
     def begin(leave):
-        """Where the interpreter opens main.py, having found none: what serve() of src/cell/warm_python.c wants to know."""
-        folder = os.getcwdb()
+        """Where the interpreter opens main.py, having found none: what src/cell/warm_python.c wants to know."""
         sys.path[0] = os.fsdecode(folder)
         env = [name + b"=" + value for name, value in posix.environ.items()]
         env = env[:[word.startswith(b"HOTCELL_WARM=") for word in env].index(True)]
         set_environment(posix, env)
         register(leave)
-        kept = [*sys.modules.values(), globals()]
+        modules = [*sys.modules.values()]
+        kept = [modules, globals()]
         kept.append(kept)  # a cycle, which is frozen and therefore never collected
         gc.collect()  # types that are about to go: the program's own would get their addresses
-        main, sizes = vars(sys.modules["__main__"]), (len(sys.modules), len(vars(sys)), len(vars(builtins)))
         told = (
-            (command, [command[0], os.fsencode(context.co_filename)], [folder, os.fsencode(user_site)], sorted(map(os.fsencode, names)), env),
-            (after_fork if numpy or threading else None, adopt, become_context),
-            ([*all_types()], kept, gc.get_objects, gc.unfreeze, exit_code_of(main, sizes[1])),
-            ((_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, _io.TextIOWrapper), _weakref.ReferenceType, sys.modules, main,
-             vars(builtins), vars(sys)),
-            sizes)
+            (command, context_command, [folder, os.fsencode(user_site)], sorted(map(os.fsencode, names)), env),
+            (after_fork if numpy or threading else None, adopt, become_context, context),
+            ((kept, gc.get_objects, gc.unfreeze, gc.get_debug, count_handlers, gc.callbacks, gc.garbage, sys.modules["_warnings"].filters),
+             (_io.FileIO, (_io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom), _io.TextIOWrapper, _weakref.ReferenceType,
+              (_weakref.ProxyType, _weakref.CallableProxyType)),
+             (sys.modules, vars(sys.modules["__main__"]), vars(builtins), vars(sys)),
+             ([*all_types()], modules)))
         gc.collect()
         kept += [told, fill_pools()]
         gc.freeze()
