@@ -320,12 +320,16 @@ static bool cut_short(void)
 static object *leave(object *self, object *unused)
 {
     (void)self, (void)unused;
+    if (!end.told)
+        return python.build(""); /* somebody has kept it, and called it again */
     object *result = cut_short() ? python.build("") : NULL;
     if (!result) {
         python.clear_error(); /* the interpreter's own end will tell */
         result = python.call(end.unfreeze, NULL);
     }
-    python.drop(end.told);
+    object *told = end.told;
+    end.told = NULL;
+    python.drop(told);
     return result;
 }
 

@@ -72,16 +72,25 @@ static void told_started(struct speaker *speaker, const struct hc_err *err)
         started(starter, speaker, err);
 }
 
-static void ready(struct speaker *speaker, const json_t *frame)
+/* It has said so through its door, and the warden, how it was started: either may come first. */
+static void see_ready(struct speaker *speaker)
 {
-    const char *version = json_string_value(json_object_get(frame, "version"));
-    if (speaker->state != SPEAKER_STARTING)
+    if (speaker->state != SPEAKER_STARTING || !speaker->has_said || !speaker->has_begun)
         return;
-    snprintf(speaker->version, sizeof speaker->version, "%s", version ? version : "");
-    speaker->takes_fds = json_is_true(json_object_get(frame, "fds"));
     speaker->state = SPEAKER_IDLE;
     sandbox_save(speaker->fixture.sandbox);
     told_started(speaker, NULL);
+}
+
+static void ready(struct speaker *speaker, const json_t *frame)
+{
+    const char *version = json_string_value(json_object_get(frame, "version"));
+    if (speaker->state != SPEAKER_STARTING || speaker->has_said)
+        return;
+    snprintf(speaker->version, sizeof speaker->version, "%s", version ? version : "");
+    speaker->takes_fds = json_is_true(json_object_get(frame, "fds"));
+    speaker->has_said = true;
+    see_ready(speaker);
 }
 
 static void hear(struct speaker *speaker, const char *text, size_t length)
@@ -234,6 +243,8 @@ static void on_started(struct box_job *job, const struct warden_message *message
 {
     struct speaker *speaker = job->data;
     speaker->start = message->facts.start;
+    speaker->has_begun = true;
+    see_ready(speaker);
 }
 
 static void speaker_free(struct fixture *fixture)

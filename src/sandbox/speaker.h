@@ -27,7 +27,8 @@ struct speaker {
     char *language; /* "python" */
     char version[64];
     bool takes_fds;
-    uint32_t start; /* enum job_start */
+    uint32_t start;           /* enum job_start */
+    bool has_said, has_begun; /* while it starts */
     uint64_t calls;
     int64_t used_at; /* µs since the epoch */
     int door, pipe[2];

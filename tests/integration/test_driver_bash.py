@@ -129,7 +129,12 @@ def test_an_interrupt_keeps_the_state(shell, loop):
     call = shell.begin(f"echo begun; {loop}", "while :; do :; done")
     time.sleep(0.3 * drivers.SLOW)
     shell.interrupt()
-    result = shell.finish(call, 5)
+    try:
+        result = shell.finish(call, 3)
+    except AssertionError:  # bash had looked for signals, and began to wait for a child just then: the gateway asks again, too
+        assert "wait" in loop
+        shell.interrupt()
+        result = shell.finish(call, 5)
     assert (result.status, result.exit_code, result.stdout, result.stderr) == ("interrupted", 130, b"begun\n", b"")
     result = shell.run("echo $? $x $PWD; cat", "input")
     assert (result.stdout, result.stderr) == (b"130 kept /\ninput", b"")

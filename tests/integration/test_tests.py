@@ -88,12 +88,12 @@ def test_wrong_output_alone_is_a_run_that_completed_without_success(judge, hotce
 @pytest.mark.parametrize("language", ["python", "c"])
 def test_no_test_meets_what_another_left(judge, language):
     """Files in the workspace and in /tmp, shared memory and processes: each test finds none, though the one before made them."""
-    script = "ls -A /dev/shm; for f in left /tmp/left; do [ -e $f ] && echo met $f; done; touch left /tmp/left /dev/shm/left; sleep 1000 & ps -e | grep -c sleep"
+    script = "ls -A /dev/shm; for f in left /tmp/left; do [ -e $f ] && echo met $f; done; touch left /tmp/left /dev/shm/left; ps -e | grep -c sleep; sleep 1000 &"
     code = {"python": f"import subprocess; subprocess.run(['sh', '-c', '''{script}'''])",
             "c": '#include <stdlib.h>\nint main(void) { return system("%s") < 0; }' % script.replace('"', '\\"')}[language]
     done = judge(language=language, code=code, tests=[{}, {}, {"limits": {"timeout": "10s"}}])
     assert verdicts(done) == ["passed"] * 3, done
-    assert [test["stdout"] for test in done.json["tests"]] == ["1\n"] * 3, done
+    assert [test["stdout"] for test in done.json["tests"]] == ["0\n"] * 3, done
 
 
 def test_a_test_inherits_what_it_does_not_say(judge):
