@@ -4,7 +4,7 @@
  * their exec on; what they wait for comes through a socket that is closed when it has. A cell may have one for each
  * stage. It is taken whole, used once and destroyed, as any other.
  *
- * They boot one at a time and with the least weight, and are as many as were missed lately, within their bounds. One
+ * They boot one at a time and give way to all others, and are as many as were missed lately, within their bounds. One
  * that has waited too long is replaced, or, when nobody asked for any meanwhile, not.
  */
 #include "base/fd.h"

@@ -1,7 +1,7 @@
-"""The driver of Python's zygotes. `python3 main.py` imports it while it starts, as every start imports a sitecustomize, and before it opens
-main.py. It imports what the preload set names and lets the start go on; where the interpreter opens main.py, serve() is called
-(src/cell/warm_python.h), and calls fork() once. That call returns only in children, each of which is in its cell (src/cell/warm.h). The child puts right what a start derives from its arguments, environment and fds, and returns: the interpreter itself then
-opens and runs main.py, so frames, tracebacks, sys.path[0] and the exit are its own.
+"""The half of the driver of Python's zygotes that is written in Python; the other is src/cell/warm_python.c. `python3 main.py` imports this file
+while it starts, as every start imports a sitecustomize. It imports what the preload set names, prepares what children will need, and lets the
+start go on. Where the interpreter opens main.py, the other half calls begin() and forks; what each child does, it does in C, and calls adopt() or
+become_context() for what is out of the ordinary. The interpreter itself then opens and runs main.py, so frames, tracebacks and the exit are its own.
 
 What always holds: nothing of this file is left under a name that a program can come across. Where a cold start would find something that was
 not prepared for, the child execs Python, which is what a cold start does.
