@@ -19,6 +19,7 @@
 #include "cell/child.h"
 #include "cell/net.h"
 #include "kernel/caps.h"
+#include "kernel/place.h"
 #include "kernel/sys.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,6 +213,8 @@ static int start_child(const struct cell_host *host, struct cell *cell, int door
         _exit(125);
     }
     int code = errno;
+    if (cell->pid > 0 && !host->many_cells) /* a server builds ahead, and nobody waits */
+        hc_place_elsewhere(cell->pid);
     hc_close(report[1]);
     hc_close(gate[0]);
     hc_close(built[1]);

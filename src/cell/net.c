@@ -29,29 +29,12 @@ static int make(void *data)
     return *owner_then_fd < 0;
 }
 
-/* The child has this processor, which is about to have nothing to do. The kernel cannot know that, and would as soon
- * have it wait for the warden's, on which the root is being built. */
-static bool stay_here(cpu_set_t *allowed)
-{
-    cpu_set_t here;
-    int cpu = sched_getcpu();
-    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *allowed, allowed) < 0 || CPU_COUNT(allowed) < 2)
-        return false;
-    CPU_ZERO(&here);
-    CPU_SET(cpu, &here);
-    return sched_setaffinity(0, sizeof here, &here) == 0;
-}
-
 int net_make(int owner)
 {
     char stack[16384] __attribute__((aligned(64)));
     int owner_then_fd = owner, status = 0;
-    cpu_set_t allowed;
-    bool stays = stay_here(&allowed);
     pid_t pid = clone(make, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &owner_then_fd);
     int code = errno;
-    if (stays)
-        sched_setaffinity(0, sizeof allowed, &allowed);
     if (pid < 0)
         return -code;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -8,6 +8,7 @@
 #include "cell/entry.h"
 #include "cell/files.h"
 #include "cell/hand.h"
+#include "kernel/place.h"
 #include "kernel/sys.h"
 #include <stdlib.h>
 
@@ -71,6 +72,9 @@ int cell_enter(const struct cell_host *host, const struct cell *cell, const stru
         child_die(fds.report, &failure);
     }
     int code = errno;
+    /* The builder is at work elsewhere, and the warden is about to wait. */
+    if (*pid > 0 && cell->built >= 0 && !host->many_cells)
+        hc_place_here(*pid);
     hc_close(ends[1]);
     /* A warden whose children are born in a guest's namespace is of no more use: it must not go on. */
     if (setns(host->pid_namespace, CLONE_NEWPID) < 0)

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "cell/net.h"
 #include "kernel/later.h"
+#include "kernel/place.h"
 #include "kernel/sys.h"
 #include "warden/hosts.h"
 #include <grp.h>
@@ -221,8 +222,11 @@ static int clone_warden(struct custody *custody, struct hc_err *err)
         _exit(125);
     }
     int code = errno;
-    if (pid > 0)
+    if (pid > 0) {
         custody->pid = pid;
+        if (!custody->service)
+            hc_place_elsewhere(pid);
+    }
     if (range && seteuid(0) < 0)
         result = hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming root again");
     hc_close(gate[0]);
@@ -244,7 +248,13 @@ static int clone_warden(struct custody *custody, struct hc_err *err)
     if (result == 0)
         result = prepare_setup(custody, err);
     if (result == 0) {
+        /* Its maker has this processor, which is about to have nothing to do, and not the warden's, on which the root
+         * is being built. */
+        cpu_set_t allowed;
+        bool held = !custody->service && hc_place_hold(&allowed);
         hc_cleanup_fd int spare_net = net_make(pidfd);
+        if (held)
+            hc_place_release(&allowed);
         result = send_setup(custody, spare_net, err);
     }
     hc_close(pidfd);

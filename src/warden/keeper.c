@@ -14,6 +14,7 @@
 #include "warden/keeper.h"
 
 #include "base/fd.h"
+#include "kernel/place.h"
 #include "kernel/sys.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -130,6 +131,8 @@ int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct h
     if (keeper->pid == 0)
         keep(plan, ends[0], ends[1], alone[1]);
     int code = errno;
+    if (keeper->pid > 0)
+        hc_place_elsewhere(keeper->pid);
     hc_close(ends[1]);
     hc_close(alone[1]);
     if (keeper->pid < 0) {
