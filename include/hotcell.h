@@ -96,7 +96,9 @@ HC_API void hc_engine_leave(hc_engine *engine);
 HC_API void hc_engine_single(hc_engine *engine);
 /* 0 with a result, whatever became of the program; negative when the request was refused before anything ran. */
 HC_API int hc_run(hc_engine *engine, const hc_request *request, hc_result **result, hc_error **error);
-/* End the run that is under way; its status becomes "killed". Safe to call from a signal handler or another thread. */
+/* End the run that is under way; its status becomes "killed". Where none is, the next one ends when it begins, so that
+ * whoever cancels need not know how far the other thread has come; one that comes as a run ends is for that run. Safe
+ * to call from a signal handler or another thread. */
 HC_API void hc_engine_cancel(hc_engine *engine);
 
 /* ---- a result ---- */
@@ -110,7 +112,7 @@ HC_API const char *hc_result_stdout(const hc_result *result, size_t *length);
 HC_API const char *hc_result_stderr(const hc_result *result, size_t *length);
 HC_API const char *hc_result_summary(const hc_result *result); /* one line, "" for plain success */
 HC_API const char *hc_result_json(const hc_result *result, int pretty);
-/* Collected files: the number; the path, content and size of one. */
+/* Collected files: the number; the path, content and size of one, or NULL where there is none of that index. */
 HC_API size_t hc_result_file_count(const hc_result *result);
 HC_API const char *hc_result_file(const hc_result *result, size_t index, const char **content, size_t *length);
 /* "file"; "symlink", whose content is its target; "truncated", a file of which the content is only the beginning. */

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { SMALL = 1024, CHUNK = 16 * 1024 }; /* a large frame is touched, page by page, when it is made */
@@ -41,15 +42,31 @@ static int take(struct source *source, void *data, size_t length, struct hc_err 
     return 0;
 }
 
+/* The working directory's: it is the disk that the files go to. */
+static bool is_out_of_inodes(void)
+{
+    struct statfs disk;
+    return statfs(".", &disk) == 0 && disk.f_files > 0 && disk.f_ffree == 0;
+}
+
 static int fail_file(struct hc_err *err, int code, const char *path)
 {
+    if (code == ENOSPC && is_out_of_inodes()) {
+        hc_fail(err, HC_CLASS_REQUEST, EDQUOT,
+                "the request has more files and folders than the cell's disk may: no room for %s", path);
+        hc_err_remedy(err, "raise --inodes or send fewer");
+        return -EDQUOT;
+    }
     if (code == ENOSPC || code == EDQUOT) {
         hc_fail(err, HC_CLASS_REQUEST, ENOSPC, "the files of the request do not fit on the cell's disk: no room for %s",
                 path);
         hc_err_remedy(err, "raise --disk or send less");
         return -ENOSPC;
     }
-    return hc_fail_errno(err, HC_CLASS_REQUEST, code, "cannot make the file %s in the cell", path);
+    hc_fail_errno(err, HC_CLASS_REQUEST, code, "cannot make the file %s in the cell", path);
+    if (code == EROFS)
+        hc_err_remedy(err, "what is mounted there is read-only: mount it elsewhere, or writable");
+    return -code;
 }
 
 /* The folder that the last component of `path` goes into, made where it is missing; *name is that component. */

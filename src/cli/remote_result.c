@@ -1,5 +1,6 @@
 /* See remote.h. */
 #include "base/fd.h"
+#include "base/remedy.h"
 #include "base/signame.h"
 #include "base/size.h"
 #include "cli/remote.h"
@@ -36,23 +37,11 @@ static void summarize_truncation(struct hc_peek result, char *text, size_t size)
                  missing == 1 ? "" : "s",
                  hc_format_size(number(hc_peek_member(last, "limits"), "output"), limit, sizeof limit),
                  missing == 1 ? "was" : "were");
-    else if (number(truncated, "files") > 0)
-        snprintf(text, size, "collect: %" PRIu64 " files over the first %zu were left out; collect fewer",
+    size_t length = strlen(text);
+    if (number(truncated, "files") > 0)
+        snprintf(text + length, size - length,
+                 "%scollect: %" PRIu64 " files over the first %zu were left out; collect fewer", length ? "; " : "",
                  number(truncated, "files"), hc_peek_count(hc_peek_member(result, "files")));
-}
-
-/* "raise limits.memory (--memory on the command line), or …" is for both kinds of readers; a person at a command line
- * typed an option. */
-static void summarize_hint(const char *message, const char *hint, char *text, size_t size)
-{
-    const char *const prefix = "raise limits.", *const middle = " on the command line)";
-    const char *open = strchr(hint, '('), *close = strstr(hint, middle);
-
-    if (strncmp(hint, prefix, strlen(prefix)) == 0 && open && close > open)
-        snprintf(text, size, "%.200s; raise %.*s%s", message, (int)(close - open - 1), open + 1,
-                 close + strlen(middle));
-    else
-        snprintf(text, size, "%s%s%s", message, hint[0] ? "; " : "", hint);
 }
 
 /* What the program itself wrote about its end is above that line already: then the line says how it ended, as it does
@@ -80,7 +69,7 @@ static bool summarize_end(struct hc_peek result, struct hc_peek diagnosis, char 
 const char *remote_summary(struct hc_peek result, char *text, size_t size)
 {
     const struct hc_peek diagnosis = hc_peek_member(result, "diagnosis");
-    char message[512], hint[512];
+    char message[512], hint[512], typed[512], category[32];
     int64_t code = 0;
 
     text[0] = '\0';
@@ -89,10 +78,20 @@ const char *remote_summary(struct hc_peek result, char *text, size_t size)
     } else if (!hc_peek_is_object(diagnosis)) {
         hc_peek_integer(hc_peek_member(result, "exit_code"), &code);
         snprintf(text, size, "exited with status %d", (int)code);
-    } else if (!summarize_end(result, diagnosis, text, size)) {
-        hc_peek_copy(hc_peek_member(diagnosis, "message"), message, sizeof message);
+    } else {
         hc_peek_copy(hc_peek_member(diagnosis, "hint"), hint, sizeof hint);
-        summarize_hint(message, hint, text, size);
+        hc_peek_copy(hc_peek_member(diagnosis, "category"), category, sizeof category);
+        if (!summarize_end(result, diagnosis, message, sizeof message))
+            hc_peek_copy(hc_peek_member(diagnosis, "message"), message, sizeof message);
+        else if (!hc_remedy_is_around(category, hint))
+            hint[0] = '\0';
+        snprintf(text, size, "%.240s%s%s", message, hint[0] ? "; " : "", hc_remedy_typed(hint, typed, sizeof typed));
+        size_t length = strlen(text);
+        hint[0] = '\0';
+        if (!hc_peek_is(hc_peek_member(result, "status"), "output_limit"))
+            summarize_truncation(result, hint, sizeof hint);
+        if (hint[0])
+            snprintf(text + length, size - length, "; %s", hint);
     }
     return text;
 }

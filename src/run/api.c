@@ -3,6 +3,7 @@
  * behind opaque types. Nothing here starts anything, or needs Jansson.
  */
 #include "run/engine.h"
+#include "run/explain.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -208,7 +209,12 @@ int hc_result_exit_code(const hc_result *result)
 }
 const char *hc_result_summary(const hc_result *result)
 {
-    return result->summary;
+    hc_result *own = (hc_result *)result; /* what the program said is read when it is first asked for */
+    if (own->kept && !own->result.diagnosis) {
+        result_explain_kept(&own->result, own->language, own->kept);
+        result_summary(&own->result, own->summary, sizeof own->summary);
+    }
+    return own->summary;
 }
 
 static const char *text_of(const struct capture *capture, char **kept, size_t *kept_length, size_t *length)
@@ -237,6 +243,8 @@ size_t hc_result_file_count(const hc_result *result)
 }
 const char *hc_result_file(const hc_result *result, size_t index, const char **content, size_t *length)
 {
+    if (index >= result->result.file_count)
+        return NULL;
     const struct result_file *file = &result->result.files[index];
     *content = file->content.data;
     *length = file->content.length;
@@ -244,6 +252,8 @@ const char *hc_result_file(const hc_result *result, size_t index, const char **c
 }
 const char *hc_result_file_type(const hc_result *result, size_t index)
 {
+    if (index >= result->result.file_count)
+        return NULL;
     const struct result_file *file = &result->result.files[index];
     return file->truncated ? "truncated" : file->type;
 }

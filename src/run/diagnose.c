@@ -5,6 +5,7 @@
  */
 #include "run/diagnose.h"
 
+#include "base/remedy.h"
 #include "base/signame.h"
 #include "base/size.h"
 #include <errno.h>
@@ -47,9 +48,11 @@ const char *diagnosis_hint(const struct diagnosis *diagnosis, char *text, size_t
 
     if (diagnosis->limit < 0)
         return diagnosis->hint;
-    snprintf(text, size, "raise limits.%s (%s on the command line)%s", limit_table[diagnosis->limit].name,
-             limit_option((enum limit_id)diagnosis->limit, option, sizeof(option)),
-             diagnosis->compile ? ", or the compile limit in the language's file" : "");
+    if (diagnosis->own)
+        snprintf(text, size, "raise %s of [compile] in the language's file", limit_table[diagnosis->limit].name);
+    else
+        snprintf(text, size, HC_REMEDY_RAISE "%s (%s on the command line)", limit_table[diagnosis->limit].name,
+                 limit_option((enum limit_id)diagnosis->limit, option, sizeof(option)));
     return text;
 }
 
@@ -153,6 +156,8 @@ static void diagnose_not_started(const struct run_stage *stage, struct diagnosis
 
     if (stage->err.code == ENOSPC)
         claim(d, "disk", "disk_full", LIMIT_DISK);
+    else if (stage->err.code == EDQUOT)
+        claim(d, "disk", "inodes_used_up", LIMIT_INODES);
     else if (stage->err.code == EFBIG)
         claim(d, "disk", "workspace_too_large", -1);
     else if (strcmp(stage->err.field, "cwd") == 0)
@@ -215,7 +220,7 @@ static void name_stage(const struct run_stage *stage, struct diagnosis *d)
 bool stage_diagnose(const struct run_stage *stage, const struct capture *out, const struct capture *err,
                     struct diagnosis *diagnosis)
 {
-    struct diagnosis d = {.limit = -1, .compile = stage->compile};
+    struct diagnosis d = {.limit = -1};
 
     switch (stage->status) {
     case RUN_TIMEOUT:
@@ -250,6 +255,7 @@ bool stage_diagnose(const struct run_stage *stage, const struct capture *out, co
     case RUN_COMPLETED:
         return false;
     }
+    d.own = d.limit >= 0 && stage->own[d.limit];
     *diagnosis = d;
     return true;
 }

@@ -32,7 +32,7 @@ struct diagnosis {
     char message[512];
     char hint[320]; /* "" when there is nothing to advise and `limit` is -1 */
     int limit;      /* the limit to raise: enum limit_id, or -1 */
-    bool compile;   /* of the compile stage, whose limit may be the language's own */
+    bool own;       /* it is the compiler's own, which the language's file sets */
     bool explained; /* by what was written; the kernel knows only that it failed */
     char file[200]; /* relative to the working directory where it is in there; "" where it is not known */
     uint32_t line, column;

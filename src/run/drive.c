@@ -150,6 +150,7 @@ static void add_cancelled_stage(struct drive *drive)
     record->compile = stage->compile;
     record->facts.end = JOB_CANCELLED;
     record->limits = stage->limits;
+    memcpy(record->own, stage->own, sizeof record->own);
 }
 
 /* What the first stage left is read before the next one can change it. Whether it could be is not the run's concern. */
@@ -439,6 +440,7 @@ static int take_kept(struct drive *drive)
     memcpy(record->name, stage->name, sizeof record->name);
     record->compile = record->started = record->cached = true;
     record->limits = stage->limits;
+    memcpy(record->own, stage->own, sizeof record->own);
     drive->snapshot = kept->files;
     drive->snapshot.fd = fcntl(kept->files.fd, F_DUPFD_CLOEXEC, 3);
     if (drive->snapshot.fd < 0)

@@ -134,6 +134,7 @@ void drive_start_stage(struct drive *drive)
     drive->result->stage_count = drive->job + 1;
     snprintf(record->name, sizeof record->name, "%s", stage->name);
     record->compile = stage->compile;
+    memcpy(record->own, stage->own, sizeof record->own);
     struct program program = {.argv = &stage->argv,
                               .limits = &stage->limits,
                               .input = &plan->request->input,

@@ -267,6 +267,8 @@ static int drive_to_end(hc_engine *engine, struct engine_run *run, const struct 
         }
     }
     hc_watch_remove(cancel);
+    uint64_t late;
+    (void)!read(engine->cancel, &late, sizeof late); /* a cancel that came as it ended was meant for this run */
     engine->empty = run->emptied;
     if (status == 0 && engine->refusal.code) {
         *err = engine->refusal;

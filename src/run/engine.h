@@ -30,7 +30,7 @@ struct hc_result {
     struct result result;
     struct language *language; /* its version is found when it is first asked for */
     struct explain_kept *kept; /* of a run that failed: what its diagnosis needs when that is asked for */
-    char summary[256];
+    char summary[512];
     char *out, *err, *json;
     size_t out_length, err_length;
 };

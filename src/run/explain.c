@@ -236,6 +236,7 @@ static void take_cause(const struct search *search, const struct rule *rule, con
     if (rule->category != NULL)
         found->category = rule->category;
     found->limit = rule->limit;
+    found->own = rule->limit >= 0 && search->stage->own[rule->limit];
     EXPAND(rule, RULE_MODULE, match, found->proof[PROOF_MODULE]);
     EXPAND(rule, RULE_PATH, match, found->proof[PROOF_PATH]);
     EXPAND(rule, RULE_HOST, match, found->proof[PROOF_HOST]);

@@ -34,8 +34,8 @@ void stage_explain(const struct run_stage *stage, const struct capture *out, con
 /* Of a run that was planned so, as long as the plan and its request are there. */
 struct plan;
 void result_explain_plan(struct result *result, const struct plan *plan);
-/* What that needs, copied for later: one block, to be freed. NULL where there is no memory for it, or the program is
- * larger than a MiB. */
+/* What that needs, copied for later: one block, to be freed. Of the program's files no more than a MiB: the program's
+ * own come first, and what is too large is there by its name alone. NULL where there is no memory for it. */
 struct explain_kept;
 struct explain_kept *explain_keep(const struct plan *plan);
 void result_explain_kept(struct result *result, struct language *language, const struct explain_kept *kept);

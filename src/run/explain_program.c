@@ -51,10 +51,16 @@ struct explain_kept *explain_keep(const struct plan *plan)
     hc_cleanup_free struct explain_file *files = calloc(plan->request->file_count + 1, sizeof *files);
     if (files == NULL)
         return NULL;
-    size_t count = list_files(plan, files), bytes = 0;
-    for (size_t i = 0; i < count && bytes <= KEPT_LIMIT; i++)
+    size_t count = list_files(plan, files), bytes = 0, contents = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (contents + files[i].length > KEPT_LIMIT) { /* data, most likely: no line of it is needed */
+            files[i].data = "";
+            files[i].length = 0;
+        }
+        contents += files[i].length;
         bytes += strlen(files[i].path) + files[i].length + 2;
-    struct explain_kept *kept = bytes <= KEPT_LIMIT ? malloc(sizeof *kept + count * sizeof *files + bytes) : NULL;
+    }
+    struct explain_kept *kept = malloc(sizeof *kept + count * sizeof *files + bytes);
     if (kept == NULL)
         return NULL;
     char *space = (char *)&kept->files[count];

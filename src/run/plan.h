@@ -19,8 +19,9 @@ struct plan_stage {
     bool compile; /* a failure here is a compile_error; stdin is empty; both streams are one */
     struct words argv;
     struct limits limits;
-    uint64_t warm;       /* what may stand in for its exec: warm_spec.id; 0: nothing */
-    uint32_t warm_stage; /* and which of its programs */
+    bool own[LIMIT_COUNT]; /* those of them that the language's file sets for its compiler */
+    uint64_t warm;         /* what may stand in for its exec: warm_spec.id; 0: nothing */
+    uint32_t warm_stage;   /* and which of its programs */
 };
 
 /* The program once more, in a cell of its own, which begins with what the stages left in the working directory and in

@@ -152,6 +152,7 @@ static int plan_compile_stage(const struct config *config, struct plan *plan, co
     struct plan_stage *stage = add_stage(plan, "compile", true, &own);
     if (!stage)
         return plan_no_memory(err);
+    memcpy(stage->own, plan->language->compile.limits.set, sizeof stage->own);
     make_room(plan, &own);
     return expand(plan, &plan->language->compile, &own, &stage->argv, err);
 }

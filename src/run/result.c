@@ -4,6 +4,7 @@
  */
 #include "run/result.h"
 
+#include "base/remedy.h"
 #include "base/size.h"
 #include "run/diagnose.h"
 #include <errno.h>
@@ -258,8 +259,10 @@ static void summarize_truncation(const struct result *result, char *text, size_t
         snprintf(text, size, "output: %" PRIu64 " byte%s over the %s limit %s left out; raise --output", missing,
                  missing == 1 ? "" : "s", hc_format_size(result->out.cap, limit, sizeof(limit)),
                  missing == 1 ? "was" : "were");
-    else if (result->files_skipped > 0)
-        snprintf(text, size, "collect: %" PRIu64 " files over the first %zu were left out; collect fewer",
+    size_t length = strlen(text);
+    if (result->files_skipped > 0)
+        snprintf(text + length, size - length,
+                 "%scollect: %" PRIu64 " files over the first %zu were left out; collect fewer", length ? "; " : "",
                  result->files_skipped, result->file_count);
 }
 
@@ -277,7 +280,7 @@ static void summarize_tests(const struct result *result, char *text, size_t size
 const char *result_summary(const struct result *result, char *text, size_t size)
 {
     struct diagnosis diagnosis;
-    char option[32];
+    char api[400], typed[400];
 
     text[0] = '\0';
     if (result->status == RUN_COMPLETED) {
@@ -289,12 +292,20 @@ const char *result_summary(const struct result *result, char *text, size_t size)
     }
     if (!result_diagnose(result, &diagnosis))
         return text;
-    if (diagnosis.limit >= 0)
-        snprintf(text, size, "%.200s; raise %s%s", diagnosis.message,
-                 limit_option((enum limit_id)diagnosis.limit, option, sizeof(option)),
-                 diagnosis.compile ? ", or the compile limit in the language's file" : "");
-    else
-        snprintf(text, size, "%s%s%s", diagnosis.message, diagnosis.hint[0] ? "; " : "", diagnosis.hint);
+    const char *hint = diagnosis_hint(&diagnosis, api, sizeof(api));
+    if (!hint[0] && result->diagnosis) { /* the kernel knows only that it failed */
+        const char *told = diagnosis_hint(result->diagnosis, api, sizeof(api)), *category = result->diagnosis->category;
+        if (hc_remedy_is_around(category ? category : "", told))
+            hint = told;
+    }
+    snprintf(text, size, "%.240s%s%s", diagnosis.message, hint[0] ? "; " : "",
+             hc_remedy_typed(hint, typed, sizeof(typed)));
+    size_t length = strlen(text);
+    api[0] = '\0';
+    if (result->status != RUN_OUTPUT_LIMIT)
+        summarize_truncation(result, api, sizeof(api));
+    if (api[0])
+        snprintf(text + length, size - length, "; %s", api);
     return text;
 }
 

@@ -31,6 +31,7 @@ struct run_stage {
     int exit_code;          /* 124 on a timeout, 128+signal, 126/127 when it could not be exec'ed */
     int signal;             /* 0: none */
     struct limits limits;   /* what was in force */
+    bool own[LIMIT_COUNT];  /* what of it the language's file sets for its compiler, whatever is asked for */
     struct job_facts facts; /* warden/proto.h */
     struct hc_err err;      /* why it could not start; class NONE otherwise */
     struct capture output;  /* of a compile stage that a later stage followed: its warnings */

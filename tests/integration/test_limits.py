@@ -41,6 +41,20 @@ def assert_diagnosis(run, category, **evidence):
         assert low <= run.diagnosis["evidence"][name] <= high, (name, run.diagnosis)
 
 
+# ---- processors ----
+
+
+@essential
+def test_a_program_may_use_the_processors_that_hotcell_may():
+    """Whoever starts a cell says where its processes begin (src/kernel/place.c), and nothing of that may be left. A kernel
+    before 6.2 gives a process that joins a group all the processors of that group."""
+    ask = "import os; print(*os.sched_getaffinity(0))"
+    allowed = os.sched_getaffinity(0)
+    for some in (allowed, {min(allowed)}, {max(allowed)}):
+        run = cells.python(ask, preexec_fn=lambda chosen=some: os.sched_setaffinity(0, chosen))
+        assert some <= set(map(int, run.stdout.split())) <= allowed, run
+
+
 # ---- memory ----
 
 # Touches memory a MiB at a time and says how far it came, so that the point of death is known.

@@ -204,7 +204,9 @@ static void test_the_summary_says_what_happened_and_what_to_change(void **state)
     expect_summary(stage, "timed out after 2 s; raise --timeout");
     strcpy(stage.name, "compile");
     stage.compile = true;
-    expect_summary(stage, "compile: timed out after 2 s; raise --timeout, or the compile limit in the language's file");
+    expect_summary(stage, "compile: timed out after 2 s; raise --timeout");
+    stage.own[LIMIT_TIMEOUT] = true;
+    expect_summary(stage, "compile: timed out after 2 s; raise timeout of [compile] in the language's file");
     stage = stage_of(JOB_CPU_TIME, -1, SIGKILL);
     stage.limits.value[LIMIT_CPU_TIME] = 1000000;
     expect_summary(stage, "used up its 1 s of CPU time; raise --cpu-time");
