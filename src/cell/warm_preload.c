@@ -427,6 +427,7 @@ EXPORT pid_t fork(void)
 {
     if (door == ZYGOTE_DOOR) {
         serve();
+        errno = 0; /* what entering a cell left there is nobody's */
         return 0;
     }
     return fork_really();

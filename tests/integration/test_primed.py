@@ -36,6 +36,11 @@ PROGRAMS = {
             console.log(Object.keys(process).sort(), Object.keys(globalThis), process.eventNames(), process.pid, process.ppid);
         """, args=["one", "two words", "", "-ü", "main.js"]),
         "env": Program("console.log(Object.entries(process.env).sort())", env={"GREETING": "guten Tag", "EMPTY": ""}),
+        "names that a shell drops": Program("console.log(process.env['x.y'], process.env.X_1)", env={"x.y": "2", "X_1": "3"}),
+        "kinds of streams": Program("""
+            for (const s of [process.stdout, process.stderr]) { console.log(s.constructor.name, s._type, s.fd); s._handle.setBlocking(true); }
+            process.stderr.write('all of it'.repeat(20000));
+        """),
         "time zone": Program("console.log(new Date(0).toString())", env={"TZ": "Asia/Tokyo"}),
         "stdin as stream": Program("""
             let all = '';
@@ -197,6 +202,11 @@ PROGRAMS = {
         """.replace("process._preload_modules", "(process as any)._preload_modules")),
     },
     "java": {
+        "a name that is not ASCII": Program("public class Grüße { public static void main(String[] a) { System.out.println(Grüße.class.getName()); } }"),
+        "all on one line": Program("import java.util.*; class M { public static void main(String[] a) { System.out.println(List.of(1)); } }"),
+        "a class in a comment": Program("/*\npublic\nclass Foo {\n*/\npublic class Main { public static void main(String[] a) { System.out.println(1); } }"),
+        "a letter that ends with a line's end": Program(
+            "// Å public class Foo {\npublic class Main { public static void main(String[] a) { System.out.println(1); } }"),
         "a class by the driver's name": Program("""
             public class Main {
                 public static void main(String[] args) { System.out.println(new Run().go() + " " + Run.class.getClassLoader().getClass()); }

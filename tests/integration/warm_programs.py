@@ -480,6 +480,9 @@ PERL = {
     "syntax error": Program('print "never\\n";\nmy $x = (1 +;\n'),
     "strict": Program("use strict;\n$x = 1;\n"),
     "warnings": Program('use warnings;\nmy $x; print "a" . $x; print 1 + "2a", "\\n"; warn "mine\\n";'),
+    "shebang with options": Program('#!/usr/bin/perl -s\nprint "$foo|@ARGV|\\n";', args=["-foo=3", "x"]),
+    "shebang that is too late": Program('#!/usr/bin/perl -T\nprint 1;'),
+    "error number": Program('print $! + 0, "\\n"; exit $!;'),
     "shebang": Program('#!/usr/bin/perl -w\nmy $x; print "$^W ", __LINE__, " $x\\n";'),
     "utf8": Program('use utf8; use open qw(:std :utf8); my $ü = "ü"; print length($ü), " $ü\\n"; print STDERR "ü\\n";'),
     "line directive": Program('# line 7 "other.pl"\ndie "x";\n'),
@@ -516,6 +519,11 @@ PHP = {
         <?php print_r(getenv()); echo getenv('GREETING'), $_SERVER['ODD'], "\\n"; putenv('MORE=1'); putenv('GREETING'); echo shell_exec('env');
         print_r(explode("\\0", file_get_contents('/proc/self/environ'))); print_r(explode("\\0", file_get_contents('/proc/self/cmdline')));
     """, args=["a b"], env={"GREETING": "guten Tag", "EMPTY": "", "ODD": "a=b=c", "12": "number"}),
+    "options": Program("<?php echo json_encode(getopt('v:', ['long'], $rest)), $rest;", args=["-v", "3", "--long", "more"]),
+    "what is there": Program("<?php echo json_encode(array_keys(get_defined_vars())), json_encode(array_keys($_SERVER));"),
+    "variables that go before": Program("<?php echo $_SERVER['argc'], $_SERVER['SCRIPT_NAME'], gettype($_SERVER['argv']);", env={"argv": "e", "argc": "7", "SCRIPT_NAME": "s"}),
+    "the environment by name": Program("<?php echo json_encode($_ENV), count($_SERVER), $_SERVER['ODD'] ?? 'none';", env={"ODD": "1"}),
+    "files that change": Program("<?php exec('rm main.php'); var_dump(is_file('main.php'), file_exists('main.php'));"),
     "time zone": Program("<?php echo date_default_timezone_get(), date('H', 0), getenv('TZ');", env={"TZ": "Asia/Tokyo"}),
     "process": Program("""
         <?php

@@ -20,11 +20,14 @@ import java.util.regex.Pattern;
  * waits at the other end of a pipe, {out}.ready.
  */
 public final class Compile {
+    // As sed sees lines and what is blank: languages/java.toml finds the class in the same way.
+    private static final String S = "[ \\t\\x0B\\f\\r]";
+    private static final int LINES = Pattern.MULTILINE | Pattern.UNIX_LINES;
     private static final String NAME = "([\\p{L}\\p{Nd}_$]+)";
-    private static final String KIND = "(?:(?:abstract|final|sealed|strictfp)\\s+)*(?:class|interface|enum|record)\\s+";
-    private static final Pattern PACKAGE = Pattern.compile("^\\s*package\\s+([\\p{L}\\p{Nd}_$.]+)\\s*;", Pattern.MULTILINE);
-    private static final Pattern PUBLIC = Pattern.compile("^\\s*public\\s+" + KIND + NAME, Pattern.MULTILINE);
-    private static final Pattern ANY = Pattern.compile("^\\s*(?:public\\s+)?" + KIND + NAME, Pattern.MULTILINE);
+    private static final String KIND = "(?:(?:abstract|final|sealed|strictfp)" + S + "+)*(?:class|interface|enum|record)" + S + "+";
+    private static final Pattern PACKAGE = Pattern.compile("^" + S + "*package" + S + "+([\\p{L}\\p{Nd}_$.]+)" + S + "*;", LINES);
+    private static final Pattern PUBLIC = Pattern.compile("(?:^|[;}])" + S + "*public" + S + "+" + KIND + NAME, LINES);
+    private static final Pattern ANY = Pattern.compile("(?:^|[;}])" + S + "*(?:public" + S + "+)?" + KIND + NAME, LINES);
     private static final String MAIN_TYPE = "([Ljava/lang/String;)V";
 
     private final String out, dir;
@@ -64,7 +67,7 @@ public final class Compile {
     }
 
     private int compile(String entry, String stem, List<String> given) throws IOException {
-        String text = Files.readString(Path.of(entry), StandardCharsets.ISO_8859_1);
+        String text = new String(Files.readAllBytes(Path.of(entry)), StandardCharsets.UTF_8);
         List<String> sources = new ArrayList<>(given);
         String prefix = first(PACKAGE, text), name = first(PUBLIC, text);
         if (!name.isEmpty() && !name.equals(stem)) {

@@ -12,16 +12,20 @@ const path = require('path');
 // What most programs need and Node loads only then. Nothing here may touch the streams of the process: what 0 to 2 are
 // is not known yet. The sink never finishes its first write, so that no callback is left for the program's event loop.
 function warmUp() {
+    const { Writable } = require('stream');
+    const sink = new Writable({ decodeStrings: false, write() {} });
+    // Some of them ask what process.stderr is, which would make it.
+    const own = Object.getOwnPropertyDescriptor(process, 'stderr');
+    Object.defineProperty(process, 'stderr', { ...own, get: () => sink });
     for (const name of ['assert', 'child_process', 'events', 'fs/promises', 'os', 'perf_hooks', 'readline', 'tty',
                         'url', 'util'])
         require(name);
-    const { Writable } = require('stream');
     const { Console } = require('console');
     const { Socket } = require('net');
-    const sink = new Writable({ decodeStrings: false, write() {} });
     const quiet = new Console(sink, sink);
     quiet.log(42, 'text', [1, { a: 1 }], new Map([[1, 2]]), new Error('none'));
     quiet.error('%s %d', 'text', 1);
+    Object.defineProperty(process, 'stderr', own);
     return new Socket({ readable: false, writable: true, manualStart: true });
 }
 
@@ -56,8 +60,12 @@ if (require('worker_threads').isMainThread) {
     if (entry.endsWith('.js') && needsOption(entry))
         fs.openSync('/.hotcell/cold'); // the library execs the cold command
     process.chdir(cwd); // the library has: this is for Node, which remembers where it was
-    if (argv[0] === '/bin/sh')
-        process.env.PWD = cwd; // as a shell leaves it
+    if (argv[0] === '/bin/sh') { // as a shell leaves it
+        process.env.PWD = cwd;
+        for (const name of Object.keys(process.env))
+            if (!/^[A-Za-z_][A-Za-z_0-9]*$/.test(name))
+                delete process.env[name];
+    }
     if (process.env.TZ)
         process.env.TZ = String(process.env.TZ); // V8 is told of a time zone that is set
     process.argv.push(...argv.slice(argv.indexOf(entry) + 1));

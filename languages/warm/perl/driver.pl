@@ -11,6 +11,7 @@
     exit 1 if fork;
     delete $INC{$own};
 
+    $! = 0;
     local ($_, $/, $!, $@);
     local $^F = 3;    # an fd up to this keeps its number when its handle is opened anew
     open my $script, '<&=', 3 or exit 125;
@@ -18,7 +19,13 @@
     my @argv = splice @words, 0, $argc;
     my @env = splice @words, 0, $envc;
     %ENV = map { /\A([^=]*)=(.*)\z/s } reverse @env;
-    if ("@argv[1 .. 3]" ne "-I$folders[0] -M5;\$|=1 $0" or not open $script, '<', $0) {
+    my ($good, $first) = ("@argv[1 .. 3]" eq "-I$folders[0] -M5;\$|=1 $0" && open($script, '<', $0), '');
+    if ($good) { # options in a first line are taken from the command line anew, which is not this one
+        sysread $script, $first, 256;
+        sysseek $script, 0, 0;
+        $good = $first !~ /\A#!/ || $first =~ m{\A#!\s*(?:\S*/)?(?:env[ \t]+)?perl(?:[ \t]+-w)?[ \t]*\r?\n};
+    }
+    if (not $good) {
         close $script;
         exec { $argv[0] } @argv;
     }

@@ -8,7 +8,8 @@
  * something that was not prepared for, the child execs PHP, which is what a cold start does.
  */
 (static function () {
-    $c = FFI::cdef('int open(const char *path, int flags, ...); long read(int fd, char *to, size_t size); int close(int fd);');
+    $c = FFI::cdef('int open(const char *path, int flags, ...); long read(int fd, char *to, size_t size); int close(int fd);'
+        . 'void zend_activate_auto_globals(void);');
     $read = static function (int $fd, int $size = 65536) use ($c): string {
         $room = FFI::new("char[$size]");
         for ($text = ''; ($length = $c->read($fd, $room, $size)) > 0;) {
@@ -37,12 +38,13 @@
     $GLOBALS['argv'] = array_slice($argv, 9);
     $GLOBALS['argc'] = count($GLOBALS['argv']);
     $now = microtime(true);
-    $_SERVER = $env + [
+    $c->zend_activate_auto_globals(); // made anew, of the new environment and arguments, where somebody names them:
+    eval('$_SERVER;');                // getopt() looks at the engine's own copy of this one
+    $_SERVER = array_replace($_SERVER, [
         'PHP_SELF' => 'main.php', 'SCRIPT_NAME' => 'main.php', 'SCRIPT_FILENAME' => 'main.php', 'PATH_TRANSLATED' => 'main.php',
-        'DOCUMENT_ROOT' => '', 'REQUEST_TIME_FLOAT' => $now, 'REQUEST_TIME' => (int) $now,
-        'argv' => $GLOBALS['argv'], 'argc' => $GLOBALS['argc'],
-    ];
-    $_ENV = $_ENV ? $env : [];
+        'REQUEST_TIME_FLOAT' => $now, 'REQUEST_TIME' => (int) $now,
+    ]);
+    clearstatcache();
     define('STDIN', fopen('php://stdin', 'rb'));
     define('STDOUT', fopen('php://stdout', 'wb'));
     define('STDERR', fopen('php://stderr', 'wb'));
