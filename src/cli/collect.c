@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,6 +79,21 @@ static int write_over(int folder, const char *name, const char *content, size_t 
     return status;
 }
 
+/* What the program was given and has not changed, most likely: there is nothing to replace. */
+static bool is_the_same(int folder, const char *name, const char *content, size_t length)
+{
+    hc_cleanup_fd int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) < 0 || !S_ISREG(info.st_mode) || (uint64_t)info.st_size != length)
+        return false;
+    char part[4096];
+    size_t at = 0;
+    for (ssize_t got; at < length && (got = read(fd, part, sizeof part)) > 0; at += (size_t)got)
+        if ((size_t)got > length - at || memcmp(part, content + at, (size_t)got) != 0)
+            return false;
+    return at == length;
+}
+
 int collect_file(int root, const char *path, const char *content, size_t length, bool force)
 {
     char parts[PATH_MAX];
@@ -88,7 +104,8 @@ int collect_file(int root, const char *path, const char *content, size_t length,
     hc_cleanup_fd int folder = collect_parent(root, parts, &name);
     if (folder < 0)
         return folder;
-    return force ? write_over(folder, name, content, length) : write_new(folder, name, content, length);
+    int status = force ? write_over(folder, name, content, length) : write_new(folder, name, content, length);
+    return status == -EEXIST && is_the_same(folder, name, content, length) ? 0 : status;
 }
 
 static void say_why(const char *path, int status)

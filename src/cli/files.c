@@ -207,6 +207,8 @@ static int add_folder(const struct tree *tree, int fd, const char *path, const c
     int status = list_folder(fd, &members);
     if (status < 0)
         return hc_fail_errno(err, HC_CLASS_REQUEST, -status, "cannot read the folder %s", path);
+    if (members.count == 0)
+        message_note("%s is left out: it is an empty folder", path);
     for (size_t i = 0; status == 0 && i < members.count; i++)
         status = add_member(tree, fd, path, name, members.item[i], depth, err);
     return status;
@@ -356,6 +358,9 @@ int files_missing(const char *path, struct hc_err *err)
 
     if (code != ENOENT)
         return hc_fail_errno(err, HC_CLASS_REQUEST, code, "cannot read %s", path);
+    struct stat info;
+    if (lstat(path, &info) == 0)
+        return hc_fail(err, HC_CLASS_REQUEST, ENOENT, "%s is a link to a file that is not there", path);
     hc_fail(err, HC_CLASS_REQUEST, ENOENT, "there is no file %s", path);
     if (nearest_file(path, nearest, sizeof nearest))
         hc_err_remedy(err, "did you mean %s?", nearest);

@@ -146,7 +146,8 @@ int run_cannot_write(const struct cli *cli, const struct stream *stream)
     if (stream->status == -EPIPE)
         return 128 + SIGPIPE;
     hc_fail_errno(&err, HC_CLASS_HOST, -stream->status, "cannot write to %s", stream->fd == 1 ? "stdout" : "stderr");
-    return message_error(cli, &err);
+    const struct cli plain = {.quiet = cli->quiet}; /* an object would go to the same stdout */
+    return message_error(stream->fd == 1 ? &plain : cli, &err);
 }
 
 int run_report(const struct cli *cli, const struct run_line *line, const struct run_outcome *outcome,
@@ -242,6 +243,10 @@ static int execute(const struct cli *cli, const struct run_line *line, const hc_
  * result, unless a folder was named. */
 static int open_folder(const struct cli *cli, struct run_line *line, struct hc_err *err)
 {
+    if (line->collect_to && !line->collect && !line->request) {
+        hc_fail(err, HC_CLASS_REQUEST, EINVAL, "--collect-to says where files go, and nothing says which");
+        return hc_err_remedy(err, "add --collect GLOB, such as --collect '*.png'");
+    }
     if (!line->collect_to && (!line->collect || cli->json))
         return 0;
     line->collect_fd = collect_open(line->collect_to ? line->collect_to : ".", err);

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { MOST_PIDS = 4194304 };
 static const char *const slot_words[CGROUP_SLOTS] = {"unified", "memory", "cpu", "pids", "cpuacct"};
 
 const char *cgroup_slot_word(int slot)
@@ -86,6 +87,12 @@ static int put_number(int dir, const char *file, uint64_t value, struct hc_err *
     return put(dir, file, text, err);
 }
 
+/* No kernel can have more processes than that, and it takes no larger number. */
+static int put_pids(int dir, uint64_t count, struct hc_err *err)
+{
+    return put_number(dir, "pids.max", count < MOST_PIDS ? count : MOST_PIDS, err);
+}
+
 /* A quota under 1 ms a period is refused by the kernel: small shares get a longer period. */
 static uint64_t cpu_period(uint64_t milli)
 {
@@ -134,7 +141,7 @@ static int limit_v2(const struct cgroup *group, uint32_t controllers, const stru
     }
     if (result == 0 && (controllers & CGROUP_HAS_PIDS)) {
         if (limits->pids)
-            result = put_number(dir, "pids.max", limits->pids, err);
+            result = put_pids(dir, limits->pids, err);
     }
     return result;
 }
@@ -174,7 +181,7 @@ static int limit_v1(const struct cgroup *group, const struct cgroup_limits *limi
             result = put_shares(cpu, limits->cpu_shares, err);
     }
     if (result == 0 && pids >= 0 && limits->pids)
-        result = put_number(pids, "pids.max", limits->pids, err);
+        result = put_pids(pids, limits->pids, err);
     return result;
 }
 

@@ -171,6 +171,12 @@ static int take_section(struct config *config, const struct source *source, cons
     const char *names[NAMES_MAX];
     if (toml_type(table) != TOML_TABLE) {
         const char *home = config_key_home(section);
+        if (config_key_names(section, names, NAMES_MAX) > 0) {
+            hc_fail(err, HC_CLASS_REQUEST, EINVAL, "'%s' is a section, and has to be a table", section);
+            hc_err_field(err, "%.60s", section);
+            hc_err_remedy(err, "write a line that says [%s], and its keys below it", section);
+            return at_line(source, table, -EINVAL, err);
+        }
         if (!home)
             return at_line(source, table, fail_unknown_section(section, err), err);
         hc_fail(err, HC_CLASS_REQUEST, EINVAL, "'%s' is outside of any section", section);
@@ -336,6 +342,11 @@ static int take_user_file(struct config *config, struct hc_err *err)
 /* HOTCELL_LIMITS_MEMORY is limits.memory, and so for every key. */
 static int take_environment(struct config *config, struct hc_err *err)
 {
+    char **any = environ; /* as a rule there is none, and no name needs to be made */
+    while (*any && strncmp(*any, "HOTCELL_", 8) != 0)
+        any++;
+    if (!*any)
+        return 0;
     for (size_t i = 0; i < config_key_count(); i++) {
         struct config_key key = config_key_at(i);
         char variable[128], dotted[128];

@@ -369,6 +369,69 @@ def test_memory_line_says_what_to_change():
     assert b"hotcell: killed: used more than 64 MiB of memory; raise --memory\n" in done.stderr, done
 
 
+@pytest.mark.parametrize("words, line", [
+    (["--disk", "1m", "-l", "bash", "-c", "head -c 5m /dev/zero >x"], "exited with status 1; raise --disk"),
+    (["--files-open", "10", "-c", "files = [open('/dev/null') for _ in range(50)]"], "exited with status 1; raise --files-open"),
+    (["-c", "import no_such_module"],
+     "exited with status 1; no_such_module is not on the machine that runs hotcell: send it with --file, or do without it"),
+    (["-c", "open('/etc/x', 'w')"],
+     "exited with status 1; write to the working directory or to /tmp: the rest of a cell is read-only"),
+    (["-c", "1/0"], "exited with status 1"),
+    (["--output", "1k", "-c", "print('x' * 2000); raise SystemExit(3)"],
+     "exited with status 3; output: 977 bytes over the 1 KiB limit were left out; raise --output"),
+], ids=["disk", "open files", "module", "read-only", "the program's own", "and what is missing"])
+def test_line_says_what_to_change_around_a_program(words, line):
+    """What the program itself is to blame for it has said above that line."""
+    assert hotcell(*words).stderr.decode().splitlines()[-1] == f"hotcell: {line}"
+
+
+def test_large_files_do_not_cost_the_diagnosis(tmp_path):
+    (tmp_path / "data").write_bytes(bytes(1 << 20) + b"x")
+    done = hotcell("--file", tmp_path / "data", "-c", "import no_such_module")
+    assert b"no_such_module is not on the machine" in done.stderr, done
+
+
+def test_more_files_than_the_disk_may_have_name_the_inodes(tmp_path):
+    for number in range(200):
+        (tmp_path / f"file{number}").touch()
+    done = hotcell("--inodes", "64", "--file", tmp_path, "--", "true")
+    assert done.returncode == 126 and b"; raise --inodes\n" in done.stderr, done
+
+
+def test_most_processes_that_a_kernel_can_have():
+    assert hotcell("--pids", "4194304", "-c", "print(1)").stdout == b"1\n"
+
+
+def test_file_that_is_collected_as_it_was_sent_is_no_error(tmp_path):
+    (tmp_path / "job.py").write_text("open('new.txt', 'w').write('x')")
+    done = hotcell("--collect", "*", "job.py", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b""), done
+    assert (tmp_path / "new.txt").read_text() == "x"
+    (tmp_path / "job.py").write_text("open('new.txt', 'w').write('y')")
+    assert hotcell("--collect", "*", "job.py", cwd=tmp_path).returncode == 125
+    assert (tmp_path / "new.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--collect-to", "out", "-c", "1"], "add --collect GLOB"),
+    (["--file", "link", "-c", "1"], "link is a link to a file that is not there"),
+    (["link"], "link is a link to a file that is not there"),
+], ids=["nothing to collect", "link", "program"])
+def test_mistakes_are_told_for_what_they_are(tmp_path, words, message):
+    (tmp_path / "link").symlink_to("nowhere")
+    done = hotcell(*words, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr.decode(), done
+    assert "did you mean" not in done.stderr.decode()
+    assert not (tmp_path / "out").exists()
+
+
+def test_result_that_cannot_be_written_is_told_on_stderr():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([HOTCELL, "run", *WEAK, "--json", "-c", "print(1)"], stdin=subprocess.DEVNULL, stdout=full,
+                              stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 125 and b"cannot write to stdout" in done.stderr, done
+
+
 @essential
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)])
 def test_signal_ends_the_whole_cell(number, code):

@@ -92,6 +92,10 @@ RUNS = {
     "request": ["--request", "request.json"],
     "read-only root": ["-l", "bash", "-c", "touch /usr/x"],
     "writable root": ["--read-only=false", "-l", "bash", "-c", "touch /usr/x && echo made"],
+    "disk full": ["--disk", "1m", "-l", "bash", "-c", "head -c 5m /dev/zero >x"],
+    "too many open files": ["--files-open", "10", "-c", "files = [open('/dev/null') for _ in range(50)]"],
+    "module that is missing": ["-c", "import no_such_module"],
+    "cut and failed": ["--output", "4k", "-c", "print('x' * 10000); raise SystemExit(3)"],
     "limits in force": ["--pids", "17", "--files-open", "33", "-l", "bash", "-c", "ulimit -n"],
     "wrong size": ["--memory", "64q", "-c", "1"],
     "too small a size": ["--memory", "1k", "-c", "1"],
@@ -185,7 +189,9 @@ def test_collected_files_are_written_as_without_a_server(server, tmp_path):
         files = {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
         seen[name] = files, without_figures(done.stderr)
     assert seen["there"] == seen["here"] and seen["there"][0]["out/b"] == bytes(range(256))
-    again = hotcell("run", "--server", server.url, "--collect", "t", "--collect-to", tmp_path / "there", "-c", code)
+    collect = ["run", "--server", server.url, "--collect", "t", "--collect-to", tmp_path / "there", "-c"]
+    assert hotcell(*collect, code).returncode == 0  # it is there, and the same
+    again = hotcell(*collect, "open('t', 'w').write('y')")
     assert again.returncode == 125 and b"exists" in again.stderr
 
 
