@@ -162,6 +162,9 @@ class Server:
         while len(self.urls) < self.listeners:
             self.urls = [match[1] for line in self.lines for match in LISTENING.finditer(line)]
             if self.process.poll() is not None or time.monotonic() > deadline:
+                if self.process.poll() is not None:
+                    for thread in self.threads:  # what it has said may still be on its way
+                        thread.join(10)
                 why = f"exit {self.process.poll()}, stdout {self.lines}, stderr {self.log}"
                 self.kill()
                 raise AssertionError(f"the server did not come up: {why}")
