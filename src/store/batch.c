@@ -19,6 +19,8 @@ static struct task *take_first(struct store *store)
     store->first = task->next;
     task->next = NULL;
     store->pressing -= !task->patient;
+    if (store->first == NULL)
+        store->gather_until = UINT64_MAX;
     return task;
 }
 
@@ -69,6 +71,7 @@ static void put_back(struct store *store, struct task *batch)
     if (store->first == NULL)
         store->last = last;
     store->first = batch;
+    store->gather_until = 0;
 }
 
 static void add_done(struct store *store, struct task *task)

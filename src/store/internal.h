@@ -257,6 +257,8 @@ struct store {
     bool writing;                        /* somebody is making a batch of the queue durable */
     uint64_t usual_commit;               /* µs that this takes, a moving average; 0: not known yet */
     uint64_t came_last;                  /* when a task came before this one */
+    uint64_t gather;                     /* µs that prompt ones wait for others; the loop's */
+    uint64_t gather_until;               /* when those that do are to be written; UINT64_MAX: there are none */
     struct task *done_first, *done_last; /* durable, `done` not yet called */
     size_t bytes;                        /* of both lists and of the batch at hand */
     int status;                          /* of the last transaction */

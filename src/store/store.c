@@ -174,7 +174,7 @@ int store_open(const char *folder, struct hc_loop *loop, bool read_only, struct 
     struct store *store = calloc(1, sizeof *store);
     if (store == NULL)
         return hc_fail(err, HC_CLASS_HOST, ENOMEM, "out of memory");
-    *store = (struct store){.loop = loop, .read_only = read_only, .eventfd = -1};
+    *store = (struct store){.loop = loop, .read_only = read_only, .eventfd = -1, .gather_until = UINT64_MAX};
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->work, NULL);
     pthread_cond_init(&store->settled, NULL);

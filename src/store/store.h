@@ -85,6 +85,9 @@ int store_run_insert(struct store *store, const struct run_row *row, store_done_
 /* `done` may be NULL, where it is only a hint. */
 int store_run_started(struct store *store, const char *id, int64_t started_at, store_done_fn done, void *data);
 int store_run_finish(struct store *store, const struct run_row *row, store_done_fn done, void *data);
+/* For whoever has more to do than the processors can: how long the ends of runs gather from now on, so that one sync
+ * serves many. 0, as at first: not at all. */
+void store_gather(struct store *store, uint64_t us);
 
 /* Strings of the row live until the callback returns. A return other than 0 ends the reading. A callback may call the
  * store, but not the function that called it (-EDEADLK). */

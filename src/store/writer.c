@@ -48,10 +48,19 @@ static bool write_at_once(const struct store *store, bool prompt, uint64_t now)
            now - store->came_last > alone && (!store->busy || batch_is_for_journal(store, store->first));
 }
 
+/* When the queue is to be written. */
+static uint64_t queue_due(const struct store *store)
+{
+    if (store->first == NULL || store->pressing > 0)
+        return store->first == NULL ? UINT64_MAX : 0;
+    uint64_t due = store->waiting_since + PATIENCE_US;
+    return due < store->gather_until ? due : store->gather_until;
+}
+
 /* When the thread has something to do; 0: now. */
 static uint64_t next_due(const struct store *store)
 {
-    uint64_t queue = store->first == NULL ? UINT64_MAX : store->pressing == 0 ? store->waiting_since + PATIENCE_US : 0;
+    uint64_t queue = queue_due(store);
     uint64_t pending = pending_due(store);
     if (store->stopping || store->log_pages >= CHECKPOINT_PAGES)
         return 0;
@@ -114,8 +123,7 @@ static void *write_until_stopped(void *data)
         wait_for_work(store);
         if (store->first == NULL && store->stopping)
             break;
-        if (store->first != NULL &&
-            (store->pressing > 0 || store->stopping || store->waiting_since + PATIENCE_US <= hc_now()))
+        if (store->first != NULL && (store->stopping || queue_due(store) <= hc_now()))
             batch_write(store);
         if (!store->busy && pending_due(store) <= hc_now())
             pending_apply(store, false);
@@ -230,12 +238,17 @@ static int enqueue(struct store *store, struct task *task)
     if (status == 0) {
         if (store->first == NULL)
             store->waiting_since = now;
+        if (task->prompt && store->gather > 0) {
+            task->patient = true;
+            if (store->gather_until == UINT64_MAX)
+                store->gather_until = now + store->gather;
+        }
         task_append(&store->first, &store->last, task);
-        store->pressing += !patient;
+        store->pressing += !task->patient;
         store->bytes += task->bytes;
         if (store->journal != NULL && task->apply == history_apply_insert && !task->refused)
             ids_add(store, task);
-        if (write_at_once(store, task->prompt, now))
+        if (!task->patient && write_at_once(store, task->prompt, now))
             batch_write(store);
         wake_thread(store);
         if (!patient) /* the task may be gone */
@@ -243,6 +256,11 @@ static int enqueue(struct store *store, struct task *task)
     }
     pthread_mutex_unlock(&store->lock);
     return status;
+}
+
+void store_gather(struct store *store, uint64_t us)
+{
+    store->gather = us;
 }
 
 int writer_submit(struct store *store, struct task *task)
