@@ -8,6 +8,8 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "cell/warm.h"
+#include "cell/warm_files.h"
+#include "cell/warm_maps.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,115 +28,44 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POPULATE_READ 22 /* MADV_POPULATE_READ and _WRITE, Linux 5.14 */
-#define POPULATE_WRITE 23
-#define COLLAPSE 25 /* MADV_COLLAPSE, Linux 6.1 */
+#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE, Linux 5.14 */
+#define COLLAPSE 25       /* MADV_COLLAPSE, Linux 6.1 */
 enum {
     REHEARSAL_MS = 5000,
     MAX_WORDS = 64,
     BLOCK_BYTES = 16384,
     REPORT_FD = 60, /* where no interpreter puts one of its own */
-    PAGE = 4096,
     HUGE = 2 << 20,
     PLACE_LEAST = 256 << 10,
     PLACE_ROOM = 64 << 20,
-    AT_ONCE = 512,              /* entries of the page map */
     FILL_MOST = (96 << 10) + 8, /* below what is mapped, and what is given back */
     FILL_LEAST = 24,            /* what fills the smallest chunk */
     FILL_STEP = 16,
 };
-#define IS_PRESENT (1ull << 63)
-#define IS_SWAPPED (1ull << 62)
-#define IS_FILE (1ull << 61)
-#define IS_ALONE (1ull << 56) /* mapped by this process only */
-
-struct range {
-    uint64_t start;
-    uint32_t length; /* bytes */
-    uint32_t written;
-};
-
-struct ranges { /* what a rehearsal tells */
-    size_t count;
-    struct range range[WARM_MOST_RANGES];
-};
 
 /* A preloaded library has nobody to carry its state. */
 static pid_t rehearsing; /* this process, while it does */
-static struct ranges found;
+static struct warm_ranges found;
 
 /* ---- what it uses ---- */
 
-static void add_page(uint64_t address, bool written, size_t *total)
+/* Pages that it has for itself were written to. */
+static bool note_written(uint64_t at, uint64_t entry, void *ranges)
 {
-    struct range *last = found.count ? &found.range[found.count - 1] : NULL;
-    if (*total == WARM_MOST_PAGES)
-        return;
-    /* Asking once more costs as much as a page or two do. */
-    uint64_t gap = written ? 0 : 8 * PAGE;
-    if (last && last->written == written && address - (last->start + last->length) <= gap)
-        last->length = (uint32_t)(address + PAGE - last->start);
-    else if (found.count < WARM_MOST_RANGES)
-        found.range[found.count++] = (struct range){address, PAGE, written};
-    else
-        return;
-    ++*total;
-}
-
-/* What the kernel's page map says of each page, until `look` says false. Returns whether it never did. */
-static bool for_each_page(int map, uint64_t start, uint64_t end,
-                          bool (*look)(uint64_t at, uint64_t entry, size_t *data), size_t *data)
-{
-    uint64_t entry[AT_ONCE];
-    for (uint64_t at = start; at < end;) {
-        size_t want = (end - at) / PAGE < AT_ONCE ? (end - at) / PAGE : AT_ONCE;
-        ssize_t got = pread(map, entry, want * sizeof *entry, (off_t)(at / PAGE * sizeof *entry));
-        if (got < (ssize_t)sizeof *entry)
-            return false;
-        for (size_t i = 0; i < (size_t)got / sizeof *entry; i++, at += PAGE)
-            if (!look(at, entry[i], data))
-                return false;
-    }
+    if (entry & WARM_IS_PRESENT && entry & WARM_IS_ALONE && !(entry & WARM_IS_FILE))
+        warm_maps_add(ranges, at, true);
     return true;
 }
 
-/* Pages that it has for itself were written to. Those of files are shared by everybody, but each process has to be
- * shown them. */
-static bool note_used(uint64_t at, uint64_t entry, size_t *total)
-{
-    if (entry & IS_PRESENT && entry & (IS_FILE | IS_ALONE))
-        add_page(at, !(entry & IS_FILE), total);
-    return true;
-}
-
-/* Nothing was written to it, by a linker for instance: what is there is what the file has. */
-static bool is_as_in_file(uint64_t at, uint64_t entry, size_t *unused)
-{
-    (void)at, (void)unused;
-    return !(entry & (IS_PRESENT | IS_SWAPPED)) || entry & IS_FILE;
-}
-
-/* The next mapping of this process; `rest` is what the kernel says of it behind its addresses. */
-static bool next_mapping(FILE *list, char *line, int size, uint64_t *start, uint64_t *end, char **rest)
-{
-    char *next;
-    if (!list || !fgets(line, size, list))
-        return false;
-    *start = strtoull(line, &next, 16);
-    *end = strtoull(*next == '-' ? next + 1 : next, rest, 16);
-    return *end > *start && strlen(*rest) > 4;
-}
-
-static void find_pages(void)
+static void find_written(void)
 {
     hc_cleanup_fd int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     FILE *list = fopen("/proc/self/maps", "re");
     char line[512], *rest;
     uint64_t start, end;
-    size_t total = 0;
-    while (map >= 0 && next_mapping(list, line, sizeof line, &start, &end, &rest))
+    while (map >= 0 && warm_maps_next(list, line, sizeof line, &start, &end, &rest))
         if (rest[1] == 'r')
-            for_each_page(map, start, end, note_used, &total);
+            warm_maps_each_page(map, start, end, note_written, &found);
     if (list)
         fclose(list);
 }
@@ -144,61 +75,12 @@ __attribute__((destructor)) void warm_pages_report(void)
     if (!rehearsing || rehearsing != getpid())
         return;
     rehearsing = 0;
-    find_pages();
+    find_written();
+    warm_files_find(&found);
     (void)hc_write_all(REPORT_FD, found.range, found.count * sizeof *found.range);
 }
 
-/* ---- pages of files ---- */
-
-/* A mapping of a file that is only read: a fork leaves out its pages, for a child can find them again. */
-static bool is_left_out(const char *rest)
-{
-    const char *inode = rest; /* " r-xp 00000000 fe:00 1234 …" */
-    for (int field = 0; inode && field < 3; field++)
-        inode = strchr(inode + 1, ' ');
-    return rest[1] == 'r' && rest[2] == '-' && rest[4] == 'p' && inode && strtoul(inode, NULL, 10) != 0;
-}
-
-/* Of what overlaps this mapping. False: nothing does. */
-static bool for_each_part(uint64_t start, uint64_t end, bool take)
-{
-    bool any = false;
-    for (size_t i = 0; i < found.count; i++) {
-        const struct range *range = &found.range[i];
-        uint64_t from = range->start > start ? range->start : start, to = range->start + range->length;
-        to = to < end ? to : end;
-        if (range->written || from >= to)
-            continue;
-        any = true;
-        if (take)
-            (void)madvise((void *)(uintptr_t)from, to - from, POPULATE_READ);
-    }
-    return any;
-}
-
-/* A mapping in which one page is the process's own has all its pages copied to a child (vma_needs_copy in the kernel's
- * mm/memory.c), at a fifth of the price at which the child would find them. So one page of each mapping is written over
- * by itself, pages that programs do not need are let go, and those that they do are there. */
-static void hand_down_files(void)
-{
-    hc_cleanup_fd int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    hc_cleanup_fd int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-    FILE *list = fopen("/proc/self/maps", "re");
-    char line[512], *rest;
-    uint64_t start, end;
-    bool good = map >= 0 && memory >= 0 && list;
-    while (good && next_mapping(list, line, sizeof line, &start, &end, &rest)) {
-        if (!is_left_out(rest) || !for_each_part(start, end, false) ||
-            !for_each_page(map, start, end, is_as_in_file, NULL))
-            continue;
-        char byte;
-        (void)madvise((void *)(uintptr_t)start, end - start, MADV_DONTNEED);
-        good = pread(memory, &byte, 1, (off_t)start) == 1 && pwrite(memory, &byte, 1, (off_t)start) == 1;
-        for_each_part(start, end, true);
-    }
-    if (list)
-        fclose(list);
-}
+/* ---- in the zygote ---- */
 
 static void list_written(struct warm_pages *pages)
 {
@@ -247,7 +129,7 @@ void *warm_pages_place(size_t length)
     if (next + length > limit)
         return NULL;
     void *place = (void *)next;
-    next += (length + PAGE - 1) / PAGE * PAGE;
+    next += (length + WARM_PAGE - 1) / WARM_PAGE * WARM_PAGE;
     return place;
 }
 
@@ -257,7 +139,7 @@ static void gather(void)
     FILE *list = fopen("/proc/self/maps", "re");
     char line[512], *rest;
     uint64_t start, end;
-    while (next_mapping(list, line, sizeof line, &start, &end, &rest)) {
+    while (warm_maps_next(list, line, sizeof line, &start, &end, &rest)) {
         start = (start + HUGE - 1) / HUGE * HUGE;
         end = end / HUGE * HUGE;
         if (strncmp(rest, " rw-p 00000000 00:00 0", 22) == 0 && !strstr(rest, "[stack]") && end > start)
@@ -356,6 +238,7 @@ bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int
             _exit(125);
         hc_close(ends[0]);
         hc_close(ends[1]);
+        warm_files_begin();
         if (!set_the_stage(text, block))
             _exit(125);
         rehearsing = getpid();
@@ -367,7 +250,7 @@ bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int
         kill(pid, SIGKILL);
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             continue;
-        hand_down_files();
+        warm_files_hand_down(&found);
         list_written(pages);
     }
     hc_close(ends[0]);
@@ -402,4 +285,16 @@ void warm_pages_take(const struct warm_pages *pages, uint64_t most)
         return;
     for (size_t i = 0; i < count; i++)
         (void)madvise(pages->list[i].iov_base, pages->list[i].iov_len, POPULATE_WRITE);
+}
+
+void warm_pages_touch(void)
+{
+    for (size_t i = 0; i < found.count; i++)
+        for (uint32_t at = 0; at < found.range[i].length; at += WARM_PAGE) {
+            volatile char *byte = (volatile char *)(uintptr_t)(found.range[i].start + at);
+            if (found.range[i].written)
+                __atomic_fetch_or(byte, 0, __ATOMIC_RELAXED);
+            else
+                (void)*byte;
+        }
 }

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "cell/child.h"
 #include "cell/warm.h"
+#include "cell/warm_files.h"
 #include "cell/warm_pages.h"
 #include "cell/warm_python.h"
 #include "kernel/sys.h"
@@ -303,6 +304,7 @@ static void enter(const struct entry *entry, struct entry_fds *fds)
             restore_own();
             return;
         }
+        warm_pages_touch();
         block = wait_for_program();
     } else {
         own_environment();
@@ -357,6 +359,7 @@ static bool serve_one(const struct warm_request *request, const int *fds, size_t
         return false;
     }
     int pidfd = -1;
+    warm_files_settle();
     run_prepare();
     pid_t pid = clone_into(cgroup_clone_fd(&entry_fds.group), thread, &pidfd);
     int code = errno;
