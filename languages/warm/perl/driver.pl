@@ -8,6 +8,13 @@
 {
     my ($own) = grep { $INC{$_} =~ m{/driver\.pl\z} } keys %INC;
     my @folders = @INC;
+    my ($plain, @argv, @extra) = ('', $^X, "-I$folders[0]", '-M5;$|=1', $0); # what most programs are given: that is compared as a whole
+    if (open my $list, '<', '/proc/self/environ') {
+        my @env = split /\0/, do { local $/; readline $list };
+        my ($first) = grep { $env[$_] =~ /\AHOTCELL_WARM=/ } 0 .. $#env;
+        @extra = map { /\A([^=]*)/ } splice @env, $first // @env;
+        $plain = join "\0", scalar @argv, scalar @env, readlink '/proc/self/cwd', @argv, @env, '';
+    }
     exit 1 if fork;
     delete $INC{$own};
 
@@ -15,15 +22,23 @@
     local ($_, $/, $!, $@);
     local $^F = 3;    # an fd up to this keeps its number when its handle is opened anew
     open my $script, '<&=', 3 or exit 125;
-    my ($argc, $envc, undef, @words) = split /\0/, readline($script), -1;
-    my @argv = splice @words, 0, $argc;
-    my @env = splice @words, 0, $envc;
-    %ENV = map { /\A([^=]*)=(.*)\z/s } reverse @env;
-    my ($good, $first) = ("@argv[1 .. 3]" eq "-I$folders[0] -M5;\$|=1 $0" && open($script, '<', $0), '');
+    my $block = readline $script;
+    my ($good, $first) = ($block eq $plain, '');
+    if ($good) {
+        delete @ENV{@extra};
+    }
+    else {
+        my ($argc, $envc, undef, @words) = split /\0/, $block, -1;
+        @argv = splice @words, 0, $argc;
+        my @env = splice @words, 0, $envc;
+        %ENV = map { /\A([^=]*)=(.*)\z/s } reverse @env;
+        $good = "@argv[1 .. 3]" eq "-I$folders[0] -M5;\$|=1 $0";
+    }
+    $good &&= open $script, '<', $0;
     if ($good) { # options in a first line are taken from the command line anew, which is not this one
         sysread $script, $first, 256;
         sysseek $script, 0, 0;
-        $good = $first !~ /\A#!/ || $first =~ m{\A#!\s*(?:\S*/)?(?:env[ \t]+)?perl(?:[ \t]+-w)?[ \t]*\r?\n};
+        $good = $first =~ m{\A#!\s*(?:\S*/)?(?:env[ \t]+)?perl(?:[ \t]+-w)?[ \t]*\r?\n} if substr($first, 0, 2) eq '#!';
     }
     if (not $good) {
         close $script;
