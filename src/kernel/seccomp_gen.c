@@ -8,9 +8,12 @@
  * libseccomp resolves the names. It does not write the filter: its rules have one "otherwise" for the whole filter, and
  * ours differ by call (a refused family answers EAFNOSUPPORT, a refused flag EPERM, an unknown call ENOSYS). The
  * program is a binary search over ranges of numbers that are treated alike, with a short tail for each call that looks
- * at its arguments: a fifth of the size of a search over single numbers, which matters, because the kernel checks and
- * compiles the whole program whenever a job loads it. A conditional jump has eight bits for its offset; what is farther
- * away is reached by a long jump behind it.
+ * at its arguments, and what is the same stands there once: a seventh of the size of a search over single numbers,
+ * which matters, because the kernel checks and compiles the whole program whenever a job loads it.
+ *
+ * BPF jumps forward only. So the program is made from its end to its beginning: what an instruction jumps to is there
+ * before it. A conditional jump has eight bits for its offset; what is farther away is reached by a long jump behind
+ * it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,13 +73,23 @@ struct entry { /* one system call: its number and its rules, which stand togethe
     size_t count;
 };
 
+/* A place in a program, counted from its end: the instruction there and what follows it stay where they are. */
+typedef size_t label;
+
+enum { MAX_TAILS = 64 };
+
 struct program {
-    struct sock_filter code[MAX_CODE];
+    struct sock_filter code[MAX_CODE]; /* the last first */
     size_t length;
     bool asks; /* a listener, about what is to be reported */
+    struct tail {
+        const struct entry *entry;
+        label at;
+    } tails[MAX_TAILS];
+    size_t tail_count;
 };
 
-static size_t emit(struct program *program, unsigned short code, unsigned char jt, unsigned char jf, unsigned k)
+static label emit(struct program *program, unsigned short code, unsigned char jt, unsigned char jf, unsigned k)
 {
     if (program->length == MAX_CODE) {
         fprintf(stderr, "seccomp_gen: the filter has outgrown %d instructions\n", MAX_CODE);
@@ -86,72 +99,110 @@ static size_t emit(struct program *program, unsigned short code, unsigned char j
     return program->length++;
 }
 
-static void answer(struct program *program, unsigned action)
+static label answer(struct program *program, unsigned action)
 {
-    emit(program, BPF_RET | BPF_K, 0, 0, action);
-}
-static void answer_errno(struct program *program, int error)
-{
-    answer(program, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA));
-}
-static void refuse(struct program *program, const struct rule *rule)
-{
-    if (rule->report && program->asks)
-        answer(program, SECCOMP_RET_USER_NOTIF);
-    else
-        answer_errno(program, rule->error);
-}
-static void load(struct program *program, size_t offset)
-{
-    emit(program, BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)offset);
-}
-/* The kernel takes modes, flags and families as 32 bits; so does the filter (the low half: both architectures are
- * little-endian). */
-static void load_argument(struct program *program, unsigned arg)
-{
-    load(program, offsetof(struct seccomp_data, args) + 8 * (size_t)arg);
+    for (label at = 0; at < program->length; at++)
+        if (program->code[at].code == (BPF_RET | BPF_K) && program->code[at].k == action)
+            return at;
+    return emit(program, BPF_RET | BPF_K, 0, 0, action);
 }
 
-static void emit_tail(struct program *program, const struct entry *entry)
+static label answer_errno(struct program *program, int error)
+{
+    return answer(program, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA));
+}
+
+static label allow(struct program *program)
+{
+    return answer(program, SECCOMP_RET_ALLOW);
+}
+
+static label refuse(struct program *program, const struct rule *rule)
+{
+    return rule->report && program->asks ? answer(program, SECCOMP_RET_USER_NOTIF) : answer_errno(program, rule->error);
+}
+
+/* `target`, or a long jump to it: where an instruction that comes two places further up can still reach it. */
+static label within_reach(struct program *program, label target)
+{
+    size_t offset = program->length - target;
+    return offset < UCHAR_MAX ? target : emit(program, BPF_JMP | BPF_JA, 0, 0, (unsigned)offset - 1);
+}
+
+static label branch(struct program *program, unsigned short test, unsigned value, label yes, label no)
+{
+    yes = within_reach(program, yes);
+    no = within_reach(program, no);
+    return emit(program, BPF_JMP | test | BPF_K, (unsigned char)(program->length - yes - 1),
+                (unsigned char)(program->length - no - 1), value);
+}
+
+/* Then comes what was made last. */
+static label load(struct program *program, size_t offset, label next)
+{
+    if (next != program->length - 1)
+        emit(program, BPF_JMP | BPF_JA, 0, 0, (unsigned)(program->length - next - 1));
+    return emit(program, BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)offset);
+}
+
+/* The kernel takes modes, flags and families as 32 bits; so does the filter (the low half: both architectures are
+ * little-endian). */
+static label load_argument(struct program *program, unsigned arg, label next)
+{
+    return load(program, offsetof(struct seccomp_data, args) + 8 * (size_t)arg, next);
+}
+
+static label emit_tail(struct program *program, const struct entry *entry)
 {
     const struct rule *rule = entry->first;
+    label next;
     switch (rule->kind) {
     case RULE_ALLOW:
-        answer(program, SECCOMP_RET_ALLOW);
-        break;
+        return allow(program);
     case RULE_DENY:
-        refuse(program, rule);
-        break;
+        return refuse(program, rule);
     case RULE_DENY_MASK:
-        load_argument(program, rule->arg);
-        emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 1, rule->value);
-        refuse(program, rule);
-        answer(program, SECCOMP_RET_ALLOW);
-        break;
+        next = branch(program, BPF_JSET, rule->value, refuse(program, rule), allow(program));
+        return load_argument(program, rule->arg, next);
     case RULE_DENY_CREATE:
-        load_argument(program, rule->arg);
-        emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 3, O_CREAT);
-        load_argument(program, rule->arg2);
-        emit(program, BPF_JMP | BPF_JSET | BPF_K, 0, 1, rule->value);
-        refuse(program, rule);
-        answer(program, SECCOMP_RET_ALLOW);
-        break;
+        next = branch(program, BPF_JSET, rule->value, refuse(program, rule), allow(program));
+        next = load_argument(program, rule->arg2, next);
+        next = branch(program, BPF_JSET, O_CREAT, next, allow(program));
+        return load_argument(program, rule->arg, next);
     case RULE_DENY_EQ:
     case RULE_ONLY_EQ:
-        load_argument(program, rule->arg);
-        for (size_t i = 0; i < entry->count; i++) {
-            emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, rule[i].value);
-            if (rule[i].kind == RULE_ONLY_EQ)
-                answer(program, SECCOMP_RET_ALLOW);
-            else
-                refuse(program, &rule[i]);
-        }
-        if (rule->kind == RULE_ONLY_EQ)
-            answer_errno(program, rule->error);
-        else
-            answer(program, SECCOMP_RET_ALLOW);
         break;
     }
+    next = rule->kind == RULE_ONLY_EQ ? answer_errno(program, rule->error) : allow(program);
+    for (size_t i = entry->count; i-- > 0;)
+        next = branch(program, BPF_JEQ, rule[i].value,
+                      rule[i].kind == RULE_ONLY_EQ ? allow(program) : refuse(program, &rule[i]), next);
+    return load_argument(program, rule->arg, next);
+}
+
+static bool is_same(const struct entry *a, const struct entry *b)
+{
+    for (size_t i = 0; i < a->count && i < b->count; i++) {
+        const struct rule *one = &a->first[i], *other = &b->first[i];
+        if (one->kind != other->kind || one->report != other->report || one->arg != other->arg ||
+            one->arg2 != other->arg2 || one->value != other->value || one->error != other->error)
+            return false;
+    }
+    return a->count == b->count;
+}
+
+/* How calls of one range are answered; NULL: nobody knows them. */
+static label leaf(struct program *program, const struct entry *entry)
+{
+    if (!entry)
+        return answer_errno(program, ENOSYS);
+    for (size_t i = 0; i < program->tail_count; i++)
+        if (is_same(program->tails[i].entry, entry))
+            return program->tails[i].at;
+    label at = emit_tail(program, entry);
+    if (program->tail_count < MAX_TAILS)
+        program->tails[program->tail_count++] = (struct tail){entry, at};
+    return at;
 }
 
 /* A range of numbers from `first` up to the next range's, all treated alike: by the rules of one call, or unknown
@@ -185,29 +236,14 @@ static size_t make_ranges(const struct entry *entries, size_t count, bool asks, 
     return length;
 }
 
-static void emit_search(struct program *program, const struct range *ranges, size_t count)
+static label emit_search(struct program *program, const struct range *ranges, size_t count)
 {
-    if (count == 1) {
-        if (ranges->entry)
-            emit_tail(program, ranges->entry);
-        else
-            answer_errno(program, ENOSYS);
-        return;
-    }
-    size_t half = count / 2, test = emit(program, BPF_JMP | BPF_JGE | BPF_K, 0, 0, ranges[half].first);
-    emit_search(program, ranges, half);
-    size_t length = program->length - test - 1;
-    if (length <= UCHAR_MAX) {
-        program->code[test].jt = (unsigned char)length;
-    } else { /* too far for a conditional jump: once more, with one over a long jump */
-        program->length = test + 1;
-        program->code[test].jf = 1;
-        size_t jump = emit(program, BPF_JMP | BPF_JA, 0, 0, 0);
-        program->code[jump].k = (unsigned)length;
-        program->code[test].jt = 0;
-        emit_search(program, ranges, half);
-    }
-    emit_search(program, ranges + half, count - half);
+    if (count == 1)
+        return leaf(program, ranges->entry);
+    size_t half = count / 2;
+    label above = emit_search(program, ranges + half, count - half);
+    label below = emit_search(program, ranges, half);
+    return branch(program, BPF_JGE, ranges[half].first, above, below);
 }
 
 static int by_number(const void *a, const void *b)
@@ -247,17 +283,15 @@ static void print_filter(const char *name, const struct entry *entries, size_t c
     static struct program program;
     struct range ranges[2 * RULES + 1];
     size_t range_count = make_ranges(entries, count, asks, ranges);
-    program.length = 0;
+    program.length = program.tail_count = 0;
     program.asks = asks;
-    load(&program, offsetof(struct seccomp_data, arch));
-    emit(&program, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, OUR_ARCH);
-    answer(&program, SECCOMP_RET_KILL_PROCESS);
-    load(&program, offsetof(struct seccomp_data, nr));
-    emit(&program, BPF_JMP | BPF_JGE | BPF_K, 0, 1, FOREIGN_NUMBERS);
-    answer(&program, SECCOMP_RET_KILL_PROCESS);
-    emit_search(&program, ranges, range_count);
+    label next = emit_search(&program, ranges, range_count);
+    next = branch(&program, BPF_JGE, FOREIGN_NUMBERS, answer(&program, SECCOMP_RET_KILL_PROCESS), next);
+    next = load(&program, offsetof(struct seccomp_data, nr), next);
+    next = branch(&program, BPF_JEQ, OUR_ARCH, next, answer(&program, SECCOMP_RET_KILL_PROCESS));
+    load(&program, offsetof(struct seccomp_data, arch), next);
     printf("static const struct sock_filter %s[] = {\n", name);
-    for (size_t i = 0; i < program.length; i++) {
+    for (size_t i = program.length; i-- > 0;) {
         const struct sock_filter *code = &program.code[i];
         printf("    {0x%02x, %u, %u, 0x%08x},\n", code->code, code->jt, code->jf, code->k);
     }
