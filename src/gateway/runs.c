@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_LONGEST = 60, GATHER_MOST_US = 10000 };
+enum { RETRY_LONGEST = 60, GATHER_LEAST_US = 1000, GATHER_MOST_US = 10000 };
 
 /* ---- limits ---- */
 
@@ -145,19 +145,23 @@ static void on_no_finish(struct hc_loop *loop, void *data)
     on_finished(data, -ENOMEM);
 }
 
-/* Where every processor has several runs to do, an end that waits for others keeps nobody: there is enough to go on
- * with, and each sync takes time from it. For how long: a part of what a run takes that nobody will notice. */
-static uint64_t gathering_time(const struct runs *runs)
+/* Where every processor has several runs to do, and one of them has waited for us for a while, a part of that more is
+ * not noticed: there is enough to go on with, and a sync for each end takes time from all. A program that sleeps has
+ * not waited for us. */
+static uint64_t gathering_time(const struct run *run)
 {
-    uint64_t part = runs->usual_time / 8;
-    return runs->driven < 4 * runs->processors ? 0 : part < GATHER_MOST_US ? part : GATHER_MOST_US;
+    const struct runs *runs = run->runs;
+    uint64_t took = hc_now() - run->queued_at, part = took > run->row.wall_us ? (took - run->row.wall_us) / 8 : 0;
+    if (runs->driven + queue_count(runs->queue) < 4 * runs->processors || part < GATHER_LEAST_US)
+        return 0;
+    return part < GATHER_MOST_US ? part : GATHER_MOST_US;
 }
 
 void runs_save(struct run *run)
 {
     struct runs *runs = run->runs;
     run->pending++;
-    store_gather(runs->gateway->store, gathering_time(runs));
+    store_gather(runs->gateway->store, gathering_time(run));
     int result = run->json != NULL ? store_run_finish(runs->gateway->store, &run->row, on_finished, run) : -ENOMEM;
     /* `ended` is told from the loop alone: the caller may be in the middle of starting this very run. */
     if (result < 0 && hc_loop_timer(runs->gateway->loop, hc_now(), on_no_finish, run) == NULL)

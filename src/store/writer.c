@@ -240,7 +240,7 @@ static int enqueue(struct store *store, struct task *task)
             store->waiting_since = now;
         if (task->prompt && store->gather > 0) {
             task->patient = true;
-            if (store->gather_until == UINT64_MAX)
+            if (store->gather_until > now + store->gather)
                 store->gather_until = now + store->gather;
         }
         task_append(&store->first, &store->last, task);
