@@ -205,6 +205,7 @@ int cgroup_limit(const struct cgroup_base *base, struct cgroup *group, const str
     int result = 0;
     if (group->background != limits->background)
         cgroup_background(base, group, limits->background);
+    group->most_pids = group->most_pids && group->most_pids < limits->pids ? group->most_pids : limits->pids;
     if (base->mode == CGROUP_V2)
         result = limit_v2(group, base->controllers, limits, err);
     else if (base->mode != CGROUP_NONE)
@@ -270,7 +271,7 @@ bool cgroup_full(const struct cgroup *group)
 
 /* ---- figures ---- */
 
-enum figure { CPU_TIME, THROTTLED, MEMORY_PEAK, OOM_KILLS, PIDS_PEAK, PIDS_DENIED, PIDS_CURRENT };
+enum figure { CPU_TIME, MEMORY_PEAK, OOM_KILLS, PIDS_PEAK, PIDS_DENIED, PIDS_CURRENT };
 
 /* Which file of which slot; the second pair is that of version 2. */
 static const struct {
@@ -278,7 +279,6 @@ static const struct {
     const char *file[2];
 } figures[CGROUP_FIGURES] = {
     [CPU_TIME] = {{CGROUP_UNIFIED, CGROUP_UNIFIED}, {"cpu.stat", "cpu.stat"}},
-    [THROTTLED] = {{CGROUP_CPU, -1}, {"cpu.stat", NULL}},
     [MEMORY_PEAK] = {{CGROUP_MEMORY, CGROUP_UNIFIED}, {"memory.max_usage_in_bytes", "memory.peak"}},
     [OOM_KILLS] = {{CGROUP_MEMORY, CGROUP_UNIFIED}, {"memory.oom_control", "memory.events"}},
     [PIDS_PEAK] = {{CGROUP_PIDS, CGROUP_UNIFIED}, {"pids.peak", "pids.peak"}},
@@ -297,7 +297,7 @@ static int open_figure(const struct cgroup_base *base, const struct cgroup *grou
 void cgroup_prepare_stats(const struct cgroup_base *base, struct cgroup *group)
 {
     for (int i = 0; i < CGROUP_FIGURES; i++)
-        if (group->figure[i] < 0)
+        if (group->figure[i] < 0 && i != PIDS_DENIED) /* which most need not read */
             group->figure[i] = open_figure(base, group, (enum figure)i);
 }
 
@@ -354,7 +354,6 @@ void cgroup_cpu(const struct cgroup_base *base, const struct cgroup *group, stru
         stats->cpu = keyed(text, "usage_usec");
         stats->user = keyed(text, "user_usec");
         stats->system = keyed(text, "system_usec");
-        stats->throttled = keyed(text, "throttled_usec");
     } else {
         int cpu = group->dir[CGROUP_CPUACCT] >= 0 ? group->dir[CGROUP_CPUACCT] : group->dir[CGROUP_CPU];
         uint64_t nanoseconds;
@@ -367,8 +366,6 @@ void cgroup_cpu(const struct cgroup_base *base, const struct cgroup *group, stru
         if (number(cpu, "cpuacct.usage_sys", &nanoseconds))
             stats->system = nanoseconds / 1000;
     }
-    if (read_figure(base, group, THROTTLED, text, sizeof text))
-        stats->throttled = keyed(text, "throttled_time") / 1000;
 }
 
 void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, struct cgroup_stats *stats)
@@ -386,7 +383,8 @@ void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, st
         stats->counted |= CGROUP_HAS_PIDS;
         stats->pids_peak = strtoull(text, NULL, 10);
     }
-    if (read_figure(base, group, PIDS_DENIED, text, sizeof text))
+    bool never_full = stats->counted & CGROUP_HAS_PIDS && stats->pids_peak < group->most_pids;
+    if (!never_full && read_figure(base, group, PIDS_DENIED, text, sizeof text))
         stats->pids_denied = keyed(text, "max");
 }
 

@@ -34,13 +34,14 @@ struct cgroup_base {
     char remedy[256];
 };
 
-enum { CGROUP_FIGURES = 7 };
+enum { CGROUP_FIGURES = 6 };
 
 struct cgroup {
     char name[32];
     int dir[CGROUP_SLOTS];
     int figure[CGROUP_FIGURES]; /* files that are read at the end, opened beforehand: cgroup_prepare_stats; or -1 */
-    bool background;            /* it gives way to all others: cgroup_background */
+    uint64_t most_pids; /* the least that its limit was; 0: it had none: where it never had as many, none was refused */
+    bool background;    /* it gives way to all others: cgroup_background */
 };
 
 struct cgroup_limits {
@@ -53,8 +54,8 @@ struct cgroup_limits {
 };
 
 struct cgroup_stats {
-    uint32_t counted;                      /* enum cgroup_controller: which of these the kernel counted */
-    uint64_t cpu, user, system, throttled; /* µs */
+    uint32_t counted;           /* enum cgroup_controller: which of these the kernel counted */
+    uint64_t cpu, user, system; /* µs */
     uint64_t memory_peak;
     uint64_t pids_peak;
     uint64_t oom_kills, pids_denied;

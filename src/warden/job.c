@@ -321,6 +321,7 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     struct warden *warden = cell->warden;
     if (alone && cell->id && cell->state == HELD_READY) { /* the client has all that it waited for */
         job_settle(job);
+        cell->alone = true;
         supervise_retire(cell);
         pool_rest(warden);
         return;

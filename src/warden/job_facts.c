@@ -40,7 +40,6 @@ void job_gather(struct held_job *job, const siginfo_t *info, const struct rusage
         facts->user = less(stats.user, job->before.user);
         facts->system = less(stats.system, job->before.system);
     }
-    facts->cpu_throttled = less(stats.throttled, job->before.throttled);
     if (stats.counted & CGROUP_HAS_MEMORY) {
         facts->counted |= ISOLATION_MEMORY;
         facts->memory_peak = stats.memory_peak;

@@ -110,7 +110,7 @@ int lasting_group(struct held_job *job, struct hc_err *err)
     cgroup_stats(base, &cell->cell.group, &job->before);
     /* CPU time is the inner group's own, which begins with nothing, where there is one that counts. */
     if (inner->group.dir[CGROUP_UNIFIED] >= 0)
-        job->before.cpu = job->before.user = job->before.system = job->before.throttled = 0;
+        job->before.cpu = job->before.user = job->before.system = 0;
     return 0;
 }
 

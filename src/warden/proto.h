@@ -14,7 +14,7 @@
 #include "kernel/reported.h"
 #include <stdint.h>
 
-enum { WARDEN_PROTOCOL = 3 };
+enum { WARDEN_PROTOCOL = 4 };
 
 /* What the warden is born with, by number. */
 enum { WARDEN_CLIENT_FD = 3, WARDEN_SETUP_FD = 4, WARDEN_CGROUP_FD = 5, WARDEN_FIRST_FREE_FD = 12 };
@@ -153,12 +153,11 @@ struct job_facts {
     uint64_t wall, cpu, user, system; /* µs */
     uint64_t memory_peak;
     uint64_t pids_peak;
-    uint64_t oom_kills;     /* of this job */
-    uint64_t pids_denied;   /* forks refused by the limit */
-    uint64_t cpu_throttled; /* µs */
-    uint64_t started_at;    /* CLOCK_MONOTONIC µs of the exec, or of what stood in for it */
-    uint32_t start;         /* enum job_start */
-    struct reported calls;  /* refused, of those that are reported */
+    uint64_t oom_kills;    /* of this job */
+    uint64_t pids_denied;  /* forks refused by the limit */
+    uint64_t started_at;   /* CLOCK_MONOTONIC µs of the exec, or of what stood in for it */
+    uint32_t start;        /* enum job_start */
+    struct reported calls; /* refused, of those that are reported */
 };
 
 /* What all jobs of a cell that lasts use together, now. */

@@ -111,7 +111,10 @@ static void let_die(struct held_cell *cell, enum job_end reason, const struct hc
     }
     if (cell->frozen) /* what is frozen dies when it is killed, but pid 1 waits for all of it */
         cgroup_freeze(&cell->cell.group, false);
-    cell_kill(&cell->cell);
+    if (cell->alone)
+        hc_pidfd_signal(cell->cell.pidfd, SIGKILL);
+    else
+        cell_kill(&cell->cell);
     for (unsigned i = 0; i < cell->spare_count; i++)
         cgroup_kill(&cell->spare[i]);
 }

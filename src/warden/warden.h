@@ -78,6 +78,7 @@ struct held_cell {
     bool verbose; /* the client wants to know how it gets on */
     bool broken;  /* a program that waited in it has ended */
     bool resize;  /* its next job is to give the scratch space the size in its spec */
+    bool alone;   /* its last program is over, and nobody is in it but pid 1 */
     bool lasting, frozen;
     struct job_limits limits; /* of all jobs together, where it lasts */
     struct inner *inners;
