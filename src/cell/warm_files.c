@@ -122,10 +122,12 @@ static bool for_each_part(const struct warm_ranges *found, uint64_t start, uint6
 static bool hand_down(const struct warm_ranges *found, int memory, uint64_t start, uint64_t end)
 {
     char byte;
-    (void)madvise(pointer(start), end - start, MADV_DONTNEED);
     (void)madvise(pointer(start), WARM_PAGE, MADV_RANDOM);
-    if (pread(memory, &byte, 1, (off_t)start) != 1 || pwrite(memory, &byte, 1, (off_t)start) != 1)
+    if (pread(memory, &byte, 1, (off_t)start) != 1 || pwrite(memory, &byte, 1, (off_t)start) != 1) {
+        (void)madvise(pointer(start), WARM_PAGE, MADV_NORMAL);
         return false;
+    }
+    (void)madvise(pointer(start + WARM_PAGE), end - start - WARM_PAGE, MADV_DONTNEED);
     for_each_part(found, start, end, true);
     (void)madvise(pointer(start), end - start, MADV_NORMAL);
     if (end - start <= SMALL && split(start, end, SPLIT_MOST))

@@ -2,7 +2,7 @@
  * The pages of files that programs of a zygote look at: code and constants, for the most part. They are shared by
  * everybody, but each process has to be shown them, which costs the fork and the exit of a child a tenth of a
  * microsecond for each, and the child itself about two for each that it has to ask for. An interpreter has a thousand
- * and more, of which a program needs some hundred: the rehearsal (warm_pages.h) tells which, and children are born with
+ * and more, of which a program needs a third: the rehearsal (warm_pages.h) tells which, and children are born with
  * these and no others.
  *
  * A process that asks for one page is shown its neighbours as well, as far as its mapping goes. So in the rehearsal

@@ -286,15 +286,3 @@ void warm_pages_take(const struct warm_pages *pages, uint64_t most)
     for (size_t i = 0; i < count; i++)
         (void)madvise(pages->list[i].iov_base, pages->list[i].iov_len, POPULATE_WRITE);
 }
-
-void warm_pages_touch(void)
-{
-    for (size_t i = 0; i < found.count; i++)
-        for (uint32_t at = 0; at < found.range[i].length; at += WARM_PAGE) {
-            volatile char *byte = (volatile char *)(uintptr_t)(found.range[i].start + at);
-            if (found.range[i].written)
-                __atomic_fetch_or(byte, 0, __ATOMIC_RELAXED);
-            else
-                (void)*byte;
-        }
-}

@@ -39,8 +39,5 @@ void *warm_pages_place(size_t length);
 void warm_pages_report(void);
 /* In a child: has them copied, as far as `most` bytes go. */
 void warm_pages_take(const struct warm_pages *pages, uint64_t most);
-/* In a child that waits for its program: has looked at each page once, and at those of files. Where a hypervisor keeps
- * page tables of its own, it learns of a page when that is used for the first time. */
-void warm_pages_touch(void);
 
 #endif

@@ -304,7 +304,6 @@ static void enter(const struct entry *entry, struct entry_fds *fds)
             restore_own();
             return;
         }
-        warm_pages_touch();
         block = wait_for_program();
     } else {
         own_environment();

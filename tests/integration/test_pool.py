@@ -3,6 +3,7 @@ a program cannot tell the difference is another file's business.
 """
 
 import os
+import shutil
 import signal
 import time
 
@@ -104,6 +105,18 @@ def test_a_plain_program_starts_warm_and_everything_says_so(server):
     assert server.get(f"/v1/runs/{result['id']}").json["timing"]["start"] == "warm"
     started = {language["name"]: language["start"] for language in server.get("/v1/languages").json}
     assert (started["python"], started["bash"], started["sh"]) == ("warm", "primed", "cold")
+
+
+@pytest.mark.parametrize("language,code", [("perl", "print 42"), ("php", "<?php echo 42;"), ("ruby", "print 42")])
+def test_children_of_each_zygote_wait_for_their_program(start_server, language, code):  # noqa: F811
+    """Programs run all the same where none does, from a fork of their own: only the stock tells."""
+    if not shutil.which(language, path="/usr/bin"):
+        pytest.skip(f"{language} is not installed")
+    server = start_server('[warm]\nstart = []\nprimed_min = 2\n')
+    assert server.run(language=language, code=code).json["stdout"] == "42"
+    wait_for(lambda: pool_of(server)["primed"] >= 2)
+    assert start_of(server, language=language, code=code) == "warm"
+    wait_for(lambda: pool_of(server)["primed"] >= 2)
 
 
 def test_what_cannot_be_told_from_a_cold_start_is_cold(server):
