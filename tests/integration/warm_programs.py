@@ -481,6 +481,7 @@ PERL = {
     "strict": Program("use strict;\n$x = 1;\n"),
     "warnings": Program('use warnings;\nmy $x; print "a" . $x; print 1 + "2a", "\\n"; warn "mine\\n";'),
     "shebang with options": Program('#!/usr/bin/perl -s\nprint "$foo|@ARGV|\\n";', args=["-foo=3", "x"]),
+    "open files of one with options": Program('#!/usr/bin/perl -l\nopendir my $d, "/proc/self/fd"; print join ",", sort grep { /\\d/ } readdir $d;'),
     "shebang that is too late": Program('#!/usr/bin/perl -T\nprint 1;'),
     "error number": Program('print $! + 0, "\\n"; exit $!;'),
     "shebang": Program('#!/usr/bin/perl -w\nmy $x; print "$^W ", __LINE__, " $x\\n";'),

@@ -41,7 +41,7 @@
         $good = $first =~ m{\A#!\s*(?:\S*/)?(?:env[ \t]+)?perl(?:[ \t]+-w)?[ \t]*\r?\n} if substr($first, 0, 2) eq '#!';
     }
     if (not $good) {
-        close $script;
+        fcntl $script, 2, 1 if open $script, '<&=', 3;    # close-on-exec: Perl itself has it open as well
         exec { $argv[0] } @argv;
     }
     @ARGV = @argv[4 .. $#argv];
