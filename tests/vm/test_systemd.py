@@ -137,7 +137,7 @@ def test_a_reload_is_taken_or_fails(service):
 
 @pytest.mark.parametrize("name", ["hotcell-gateway", "hotcell-warden"])
 def test_a_part_that_dies_is_started_again_by_the_keeper(service, name):
-    keeper, part = main_pid(), int(subprocess.run(["pgrep", "-x", name[:15]], capture_output=True, text=True, check=True).stdout)
+    keeper, part = main_pid(), int(subprocess.run(["pgrep", "-o", "-x", name[:15]], capture_output=True, text=True, check=True).stdout)
     os.kill(part, signal.SIGKILL)
     assert until(lambda: answers() and run()["stdout"] == "42\n", 20)
     assert main_pid() == keeper

@@ -303,27 +303,45 @@ def asynchronous(trial):
     trial.check(inside.get("aio") == "38", "io_setup: errno %s" % inside.get("aio"))
 
 
-# As much as fits into sockets of its own: at most 100 MiB, so that the control hurts nobody.
+# As much as fits into sockets of its own: at most 100 MiB, so that the control hurts nobody. How much one takes, and how many one process may have,
+# differs by kernel: so several processes, one after the other, hold what they have.
 SOCKETS = """
-import socket
-keep, held = [], 0
-listener = socket.socket()
-listener.bind(("127.0.0.1", 0))
-listener.listen(64)
-while len(keep) < 100 and held < 100 << 20:
-    one = socket.socket()
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-    one.settimeout(2)
-    try:
-        one.connect(listener.getsockname())
-        other = listener.accept()[0]
-        one.setblocking(False)
-        keep += [one, other]
-        while held < 100 << 20:
-            held += one.send(b"x" * 65536)
-    except OSError:
-        pass
-print("held=%d" % (held >> 20), flush=True)
+import os, signal, socket
+MOST = 100 << 20
+
+def fill(most):
+    keep, held = [], 0
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    while len(keep) < 200 and held < most:
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        one.settimeout(2)
+        try:
+            one.connect(listener.getsockname())
+            other = listener.accept()[0]
+            one.setblocking(False)
+            keep += [one, other]
+            while held < most:
+                held += one.send(b"x" * 65536)
+        except OSError:
+            pass
+    return keep, held
+
+total, workers = 0, []
+while total < MOST and len(workers) < 6:
+    ends = os.pipe()
+    workers.append(os.fork())
+    if workers[-1] == 0:
+        keep, held = fill(MOST - total)
+        os.write(ends[1], str(held).encode())
+        signal.pause()
+    os.close(ends[1])
+    total += int(os.read(ends[0], 20) or 0)
+print("held=%d" % (total >> 20), flush=True)
+for worker in workers:
+    os.kill(worker, signal.SIGKILL)
 """
 
 
