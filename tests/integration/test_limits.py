@@ -122,7 +122,7 @@ def test_oom_ends_the_whole_run_and_not_one_process_of_it():
     run = cells.shell(script, "--memory", "64m", "--timeout", 50)
     assert_status(run, "oom", 137)
     assert run.seconds < 10 * SLOW
-    assert not cells.processes_with(word)
+    assert not cells.guests_with(word)
 
 
 @needs("memory")
@@ -305,7 +305,7 @@ def test_a_child_that_holds_the_output_does_not_hold_the_run():
     run = cells.shell(f"sh -c 'sleep 1000; :' {word} & echo done", "--timeout", 20)
     assert_status(run, "completed", 0)
     assert run.stdout == "done\n" and run.seconds < 10 * SLOW
-    assert not cells.processes_with(word)
+    assert not cells.guests_with(word)
 
 
 @essential

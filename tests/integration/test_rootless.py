@@ -341,7 +341,7 @@ def test_with_subordinate_uids_the_guest_is_not_the_user(make_user):
     finally:
         process.terminate()
         process.communicate(timeout=20 * SLOW)
-    assert not cells.processes_with(word)
+    assert not cells.guests_with(word)
     user.assert_clean()
 
 
