@@ -9,7 +9,7 @@
 #define POPULATE_READ 22 /* MADV_POPULATE_READ, Linux 5.14 */
 enum {
     SPLIT_MOST = 40000, /* a process may have 65530 mappings */
-    SMALL = 2 << 20,
+    SMALL = 2 << 20,    /* as are libc and whatever else a zygote itself runs while it serves */
 };
 
 /* A preloaded library has nobody to carry its state. */

@@ -25,8 +25,8 @@ struct warm_ranges {
 
 /* One page more, behind those that are there; what is too much is left out. */
 void warm_maps_add(struct warm_ranges *ranges, uint64_t address, bool written);
-/* The next mapping of a list of them (maps or smaps); `rest` is what the kernel says of it behind its addresses. Other
- * lines are passed over. */
+/* The next mapping of /proc/self/maps; `rest` is what the kernel says of it behind its addresses. What is left of a
+ * line that was too long is passed over. */
 bool warm_maps_next(FILE *list, char *line, int size, uint64_t *start, uint64_t *end, char **rest);
 /* What the kernel's page map says of each page, until `look` says false. Returns whether it never did. */
 bool warm_maps_each_page(int map, uint64_t start, uint64_t end, bool (*look)(uint64_t at, uint64_t entry, void *data),

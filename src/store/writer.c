@@ -5,6 +5,9 @@
  * together, and so pays for one sync however many there are; meanwhile the next ones gather. Then it puts those with a
  * `done` on a second list and wakes the loop through an eventfd, and the loop calls them in order.
  *
+ * Ends of runs may be told to gather (store_gather): they then wait for others for a moment, and go with the first
+ * change that does not.
+ *
  * Changes that the journal can hold are durable once they are in it (journal.h), and are applied to the database a
  * moment later (pending.c). All others go into the database at once, together with what is pending, and are durable by
  * a synced commit: so the database gets changes in the order in which they came. Without a loop there is no journal,
