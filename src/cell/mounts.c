@@ -162,12 +162,12 @@ static int prepare_upper(struct hc_err *err)
 }
 
 /* An overlay of the cell's own even where nothing is writable, so that file locks and inode numbers are not shared
- * between cells. */
+ * between cells. /usr is its last layer: of folders there the kernel need not ask whether they hide others. */
 int mounts_usr(void *plan, struct hc_err *err)
 {
     struct build *build = plan;
     bool writable = build->spec->flags & CELL_WRITABLE_ROOT;
-    const char *options = "lowerdir=/usr:" IMAGE_EMPTY ",userxattr";
+    const char *options = "lowerdir=" IMAGE_EMPTY ":/usr,userxattr";
     if (writable) {
         int result = prepare_upper(err);
         if (result < 0)

@@ -65,7 +65,7 @@ static int own_places(const char *folder, struct hc_err *err)
 {
     static const char options[] = "mode=0755,size=16m,nr_inodes=1024";
     if (unshare(CLONE_NEWNS) < 0 || mount("usr", "/usr", "overlay", MS_NOSUID | MS_NODEV | MS_RDONLY,
-                                          "lowerdir=/usr:" IMAGE_EMPTY ",userxattr") < 0)
+                                          "lowerdir=" IMAGE_EMPTY ":/usr,userxattr") < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, errno, "overlay");
     if (mount("tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0 ||
         (strcmp(folder, "/") != 0 && mount("work", folder, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0))
