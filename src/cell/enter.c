@@ -343,10 +343,10 @@ static const struct child_step steps[] = {
     {"filtering system calls", filter_calls},
     {"limiting open files", limit_files},
     {"waiting for its limits", wait_for_limits},
-    {"waiting for pid 1", wait_for_init},
     {"reading arguments", read_block},
     {"unpacking files", unpack_files},
     {"entering the working directory", enter_cwd},
+    {"waiting for pid 1", wait_for_init},
 };
 
 void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words,

@@ -171,6 +171,12 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
     struct held_job *job = data;
     if (!hear_report(job))
         return;
+    if (job->gate >= 0 && job->cell->state == HELD_BUILDING) {
+        if (job->said_length != sizeof job->said.time) /* it failed: perhaps because the builder has */
+            supervise_heed_builder(job->cell);
+        else /* it has a program: pid 1 runs, or has died since */
+            supervise_built(job->cell);
+    }
     read_report(job);
     if (job->err.code)
         return; /* its end follows at once */
@@ -550,6 +556,7 @@ void job_begin_early(struct held_job *job)
     close_fds(job);
     job->running = true;
     watch_process(job);
+    supervise_heed_job(job->cell);
     int limited = job_limit_group(job, &err);
     if (limited == 0)
         limited = hc_write_all(job->gate, "g", 1); /* fails where it is gone already: its end is on its way */
@@ -559,12 +566,13 @@ void job_begin_early(struct held_job *job)
     }
 }
 
-/* One that came early, and whose cell is ready. Its time begins now, or began just before; what was used before is not
+/* One that came early, and whose cell is ready. Its time begins now, or has just begun; what was used before is not
  * its own. */
 static void let_go_on(struct held_job *job)
 {
     cgroup_cpu(&job->cell->warden->host.cgroups, job->group, &job->before);
-    job->begun = hc_now();
+    if (job->said_length == 0)
+        job->begun = hc_now();
     watch_exit(job);
     if (!watch_limits(job))
         give_up(job);

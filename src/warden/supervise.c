@@ -19,7 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
-enum { REMOVE_AGAIN_US = 1000 };
+enum { REMOVE_AGAIN_US = 1000, SLOW_US = 50000 };
 
 struct held_cell *supervise_find(struct warden *warden, uint64_t id)
 {
@@ -38,6 +38,14 @@ static void say_cell(struct warden *warden, uint64_t id, enum warden_type type, 
 }
 
 /* ---- the end of a cell ---- */
+
+static void stop_heeding(struct held_cell *cell)
+{
+    hc_watch_remove(cell->report_watch);
+    hc_timer_remove(cell->slow_timer);
+    cell->report_watch = NULL;
+    cell->slow_timer = NULL;
+}
 
 static void remove_cell(struct held_cell *cell)
 {
@@ -71,6 +79,7 @@ static void finish(struct hc_loop *loop, void *data)
     }
     lasting_late(cell);
     cell->cell.pidfd = hc_close(cell->cell.pidfd);
+    stop_heeding(cell);
     cell->cell.built = hc_close(cell->cell.built);
     cell->cell.report = hc_close(cell->cell.report);
     witness_close(&cell->cell.witness);
@@ -160,6 +169,38 @@ static void fail_cell(struct held_cell *cell, const struct hc_err *err)
     supervise_check_gone(cell);
 }
 
+static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
+{
+    (void)loop, (void)fd, (void)events;
+    supervise_built(data);
+}
+
+void supervise_heed_builder(struct held_cell *cell)
+{
+    stop_heeding(cell);
+    if (cell->cell.report < 0)
+        return;
+    cell->report_watch = hc_loop_watch(cell->warden->loop, cell->cell.report, EPOLLIN, on_built, cell);
+    if (!cell->report_watch)
+        _exit(125); /* a cell that cannot be watched must not live; nor can we */
+}
+
+static void on_slow(struct hc_loop *loop, void *data)
+{
+    (void)loop;
+    struct held_cell *cell = data;
+    cell->slow_timer = NULL;
+    supervise_heed_builder(cell);
+}
+
+void supervise_heed_job(struct held_cell *cell)
+{
+    stop_heeding(cell);
+    cell->slow_timer = hc_loop_timer(cell->warden->loop, hc_now() + SLOW_US, on_slow, cell);
+    if (!cell->slow_timer)
+        supervise_heed_builder(cell);
+}
+
 /* False: it cannot be limited, and goes. */
 static bool begin_lasting(struct held_cell *cell)
 {
@@ -170,14 +211,11 @@ static bool begin_lasting(struct held_cell *cell)
     return false;
 }
 
-static void on_built(struct hc_loop *loop, int fd, uint32_t events, void *data)
+void supervise_built(struct held_cell *cell)
 {
-    (void)loop, (void)events;
-    struct held_cell *cell = data;
     struct hc_err err;
-    ssize_t count = hc_read_full(fd, &err, sizeof err);
-    hc_watch_remove(cell->report_watch);
-    cell->report_watch = NULL;
+    ssize_t count = hc_read_full(cell->cell.report, &err, sizeof err);
+    stop_heeding(cell);
     cell->cell.report = hc_close(cell->cell.report);
     cell->cell.built = hc_close(cell->cell.built);
     if (cell->state != HELD_BUILDING)
@@ -289,10 +327,10 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     cell->born = hc_now();
     cell->next = warden->cells;
     warden->cells = cell;
-    cell->report_watch = hc_loop_watch(warden->loop, cell->cell.report, EPOLLIN, on_built, cell);
+    supervise_heed_builder(cell);
     cell->exit_watch = hc_loop_watch(warden->loop, cell->cell.pidfd, EPOLLIN, on_init_exit, cell);
-    if (!cell->report_watch || !cell->exit_watch)
-        _exit(125); /* a cell that cannot be watched must not live; nor can we */
+    if (!cell->exit_watch)
+        _exit(125);
     if (result < 0)
         let_die(cell, JOB_SHUTDOWN, err);
     return result;

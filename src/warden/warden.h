@@ -93,7 +93,7 @@ struct held_cell {
     struct cgroup spare[CELL_MAX_JOBS]; /* groups of later jobs, kept until the cell is gone */
     unsigned spare_count;
     struct hc_watch *report_watch, *exit_watch;
-    struct hc_timer *remove_timer, *retire_timer;
+    struct hc_timer *remove_timer, *retire_timer, *slow_timer;
 };
 
 struct held_job {
@@ -170,6 +170,11 @@ struct held_cell *supervise_build(struct warden *warden, const struct cell_spec 
 void supervise_drop(struct held_cell *cell); /* nobody needs it any more */
 /* To be called whenever a job of a dying cell has ended: the last one lets the cell go (and be freed). */
 void supervise_check_gone(struct held_cell *cell);
+/* Who tells us that a cell is there: its builder; or a job that came early and has begun its program, so that we are
+ * woken once for both. The builder is heard as well when that takes long. */
+void supervise_heed_builder(struct held_cell *cell);
+void supervise_heed_job(struct held_cell *cell);
+void supervise_built(struct held_cell *cell); /* its builder has ended, well or not */
 /* Its pid 1 is dying, as a job has found out: it goes now, not only when the kernel has let go of pid 1. */
 void supervise_lost(struct held_cell *cell);
 int supervise_lost_error(struct hc_err *err); /* what is said of it, and of its jobs */
