@@ -289,6 +289,7 @@ static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *dat
     read_report(job);
     if (start_again(job))
         return;
+    close_fds(job); /* kept for a second start: whoever reads its output waits for the end of it, and we are part of it */
     bool last = job->spec.last, told = !job->spec.untold;
     bool alone = (job->spec.final || (last && !told)) && is_alone(job);
     if (job->spec.final && !alone) /* what is left of the cell dies while we see what there was */
