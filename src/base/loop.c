@@ -216,6 +216,13 @@ static void arm(struct hc_loop *loop)
     loop->armed = when;
 }
 
+/* In a turn it is done once, at its end, however many timers come and go. */
+static void arm_outside(struct hc_loop *loop)
+{
+    if (loop->depth == 0)
+        arm(loop);
+}
+
 struct hc_timer *hc_loop_timer(struct hc_loop *loop, uint64_t when, hc_timer_fn fn, void *data)
 {
     if (loop->heap_count == loop->heap_capacity) {
@@ -234,7 +241,7 @@ struct hc_timer *hc_loop_timer(struct hc_loop *loop, uint64_t when, hc_timer_fn 
     *timer = (struct hc_timer){.loop = loop, .when = when, .sequence = loop->sequence++, .fn = fn, .data = data};
     put(loop, loop->heap_count++, timer);
     sift_up(loop, timer);
-    arm(loop);
+    arm_outside(loop);
     return timer;
 }
 
@@ -245,7 +252,7 @@ void hc_timer_remove(struct hc_timer *timer)
     struct hc_loop *loop = timer->loop;
     unlink_timer(timer);
     free(timer);
-    arm(loop);
+    arm_outside(loop);
 }
 
 static void dispatch_timers(struct hc_loop *loop)
@@ -269,6 +276,8 @@ static void dispatch_timers(struct hc_loop *loop)
 int hc_loop_turn(struct hc_loop *loop, int milliseconds)
 {
     struct epoll_event events[EVENTS_PER_TURN];
+    if (loop->depth > 0)
+        arm(loop);
     int count = epoll_wait(loop->epoll, events, EVENTS_PER_TURN, milliseconds);
     if (count < 0)
         return errno == EINTR ? 0 : -errno; /* a signal ends the turn, so that the caller can look at what it means */
