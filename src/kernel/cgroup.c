@@ -39,6 +39,7 @@ void cgroup_init(struct cgroup *group)
         group->dir[slot] = -1;
     for (int i = 0; i < CGROUP_FIGURES; i++)
         group->figure[i] = -1;
+    group->idle = -1;
 }
 
 void cgroup_base_init(struct cgroup_base *base)
@@ -193,9 +194,14 @@ void cgroup_background(const struct cgroup_base *base, struct cgroup *group, boo
     bool v2 = base->mode == CGROUP_V2;
     int dir = v2 ? group->dir[CGROUP_UNIFIED] : group->dir[CGROUP_CPU];
     uint64_t shares = on ? LEAST_SHARES : CGROUP_ORDINARY_SHARES;
-    if (dir >= 0 && (!v2 || base->controllers & CGROUP_HAS_CPU) &&
-        hc_write_file_at(dir, "cpu.idle", on ? "1" : "0") < 0)
-        (void)(v2 ? put_weight(dir, shares, &err) : put_shares(dir, shares, &err));
+    if (dir >= 0 && (!v2 || base->controllers & CGROUP_HAS_CPU)) {
+        if (group->idle < 0)
+            group->idle = openat(dir, "cpu.idle", O_WRONLY | O_CLOEXEC);
+        if (group->idle < 0 || pwrite(group->idle, on ? "1" : "0", 1, 0) != 1)
+            (void)(v2 ? put_weight(dir, shares, &err) : put_shares(dir, shares, &err));
+        if (!on)
+            group->idle = hc_close(group->idle);
+    }
     group->background = on;
 }
 
@@ -388,10 +394,10 @@ void cgroup_stats(const struct cgroup_base *base, const struct cgroup *group, st
         stats->pids_denied = keyed(text, "max");
 }
 
-bool cgroup_has_one(const struct cgroup_base *base, const struct cgroup *group)
+bool cgroup_has_at_most(const struct cgroup_base *base, const struct cgroup *group, unsigned count)
 {
     char text[64];
-    return read_figure(base, group, PIDS_CURRENT, text, sizeof text) && strtoull(text, NULL, 10) <= 1;
+    return read_figure(base, group, PIDS_CURRENT, text, sizeof text) && strtoull(text, NULL, 10) <= count;
 }
 
 int cgroup_kill(const struct cgroup *group)
@@ -405,6 +411,7 @@ int cgroup_remove(const struct cgroup_base *base, struct cgroup *group)
 {
     for (int i = 0; i < CGROUP_FIGURES; i++)
         group->figure[i] = hc_close(group->figure[i]);
+    group->idle = hc_close(group->idle);
     for (int slot = 0; slot < CGROUP_SLOTS; slot++) {
         if (group->dir[slot] < 0)
             continue;

@@ -42,6 +42,7 @@ struct cgroup {
     int figure[CGROUP_FIGURES]; /* files that are read at the end, opened beforehand: cgroup_prepare_stats; or -1 */
     uint64_t most_pids; /* the least that its limit was; 0: it had none: where it never had as many, none was refused */
     bool background;    /* it gives way to all others: cgroup_background */
+    int idle;           /* where that is said, as long as it holds; or -1 */
 };
 
 struct cgroup_limits {
@@ -117,8 +118,8 @@ int cgroup_join_full(const struct cgroup *group, struct hc_err *err);
 bool cgroup_crowded(const struct cgroup *group);
 /* Whether there are as many as its limit allows, or that of the group around it. */
 bool cgroup_full(const struct cgroup *group);
-/* Whether the kernel counts one process in it, or none. False where nobody counts. */
-bool cgroup_has_one(const struct cgroup_base *base, const struct cgroup *group);
+/* Whether the kernel counts so many processes in it, or fewer. False where nobody counts. */
+bool cgroup_has_at_most(const struct cgroup_base *base, const struct cgroup *group, unsigned count);
 /* An fd that becomes readable when the group runs out of memory, for hierarchies where that does not end the whole
  * group by itself. -1: not needed. */
 int cgroup_oom_fd(const struct cgroup_base *base, const struct cgroup *group);
