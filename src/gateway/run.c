@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_WORK = 64 * 1024 };
+enum {
+    SMALL_WORK = 64 * 1024,
+    QUIET_US = 15000, /* most programs have ended by then, and are read once */
+};
 
 struct run *run_new(struct runs *runs, const struct run_options *options)
 {
@@ -283,12 +286,22 @@ static void on_ended(void *data)
     runs_over(run);
 }
 
+/* Somebody wants output as it comes. Who asks for that later, soon gets it. */
+static bool is_heard(const struct run *run)
+{
+    for (const struct run_eye *eye = run->eyes; eye != NULL; eye = eye->next)
+        if (eye->watcher.output != NULL)
+            return true;
+    return false;
+}
+
 int run_drive(struct run *run)
 {
     const struct gateway *gateway = run->runs->gateway;
     struct drive_options options = {
         .input = run_input_fd(run->work->input),
         .required = gateway->config->allow_weak ? 0 : ISOLATION_ALL,
+        .quiet = is_heard(run) ? 0 : QUIET_US,
         .events = {.data = run,
                    .stage = on_stage,
                    .output = on_output,

@@ -17,6 +17,7 @@
 #define REPORT(name) #name,
 #define REPORT_MASK(name, arg, mask, code) #name,
 #define REPORT_EQ(name, arg, value, code)
+#define TELL_EQ(name, arg, value, code)
 
 static const char *const NAMES[] = {
 #include "kernel/syscalls.h"

@@ -233,6 +233,8 @@ static void hear(struct drive *drive, const struct warden_message *message)
     case WARDEN_JOB_ENDED:
         if (!drive->done)
             on_job_ended(drive, message);
+        if (drive->pipes.wait)
+            pipes_listen(&drive->pipes);
         break;
     case WARDEN_CELL_GONE:
         drive->gone = true;
@@ -419,7 +421,11 @@ static int prepare(struct drive *drive)
     struct result *result = drive->result;
     drive->owner.message = on_message;
     drive->owner.gone = on_gone;
-    drive->pipes = (struct pipes){.loop = link_loop(drive->link), .data = drive, .bytes = on_bytes, .after = settle};
+    drive->pipes = (struct pipes){.loop = link_loop(drive->link),
+                                  .quiet = drive->options.quiet,
+                                  .data = drive,
+                                  .bytes = on_bytes,
+                                  .after = settle};
     snapshot_init(&drive->snapshot);
     snapshot_init(&drive->keeping);
     result->tests_total = plan->test_count;

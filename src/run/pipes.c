@@ -63,6 +63,47 @@ void pipes_drain(struct pipes *pipes)
     }
 }
 
+static bool watch(struct pipe_end *end)
+{
+    if (!end->watch)
+        end->watch = hc_loop_watch(end->pipes->loop, end->fd, EPOLLIN, on_readable, end);
+    return end->watch != NULL;
+}
+
+static bool wait_quietly(struct pipes *pipes);
+
+/* What cannot be watched is looked at now and then. */
+static void on_quiet_over(struct hc_loop *loop, void *data)
+{
+    (void)loop;
+    struct pipes *pipes = data;
+    pipes->wait = NULL;
+    for (struct pipe_end *end = pipes->first; end; end = end->next)
+        if (!watch(end))
+            (void)wait_quietly(pipes);
+    pipes_drain(pipes);
+    pipes->after(pipes->data);
+}
+
+static bool wait_quietly(struct pipes *pipes)
+{
+    if (!pipes->wait)
+        pipes->wait = hc_loop_timer(pipes->loop, hc_now() + pipes->quiet, on_quiet_over, pipes);
+    return pipes->wait != NULL;
+}
+
+void pipes_listen(struct pipes *pipes)
+{
+    bool all = true;
+    pipes_drain(pipes);
+    for (struct pipe_end *end = pipes->first; end; end = end->next)
+        all = watch(end) && all;
+    if (all) {
+        hc_timer_remove(pipes->wait);
+        pipes->wait = NULL;
+    }
+}
+
 int pipes_open(struct pipes *pipes, uint64_t job, int number, int *write_end)
 {
     int ends[2];
@@ -72,9 +113,8 @@ int pipes_open(struct pipes *pipes, uint64_t job, int number, int *write_end)
     if (end) {
         *end = (struct pipe_end){.pipes = pipes, .job = job, .number = number, .fd = ends[0]};
         hc_set_nonblock(ends[0], true);
-        end->watch = hc_loop_watch(pipes->loop, ends[0], EPOLLIN, on_readable, end);
     }
-    if (!end || !end->watch) {
+    if (!end || !(pipes->quiet ? wait_quietly(pipes) : watch(end))) {
         free(end);
         hc_close(ends[0]);
         hc_close(ends[1]);
@@ -105,6 +145,8 @@ void pipes_leave(struct pipes *pipes, void (*take)(void *data, int fd), void *da
 
 void pipes_close(struct pipes *pipes)
 {
+    hc_timer_remove(pipes->wait);
+    pipes->wait = NULL;
     while (pipes->first)
         close_end(pipes->first);
 }
