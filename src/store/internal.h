@@ -252,6 +252,7 @@ struct store {
     pthread_cond_t work, settled;
     struct task *first, *last;           /* to be written */
     size_t pressing;                     /* how many of them are not patient */
+    bool owes_wake;                      /* the thread may have to be woken: soon, by who comes next */
     uint64_t waiting_since;              /* when the first of them came */
     bool busy;                           /* somebody is using `writer` */
     bool writing;                        /* somebody is making a batch of the queue durable */

@@ -74,6 +74,7 @@ static uint64_t next_due(const struct store *store)
  * before it has to do anything for them. */
 static void wake_thread(struct store *store)
 {
+    store->owes_wake = false;
     if (next_due(store) < store->thread_sleeps_until)
         pthread_cond_signal(&store->work);
 }
@@ -153,6 +154,8 @@ static void call_done(struct store *store)
         if (!task->pending)
             free(task);
     }
+    if (store->owes_wake)
+        wake_thread(store);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -251,9 +254,13 @@ static int enqueue(struct store *store, struct task *task)
         store->bytes += task->bytes;
         if (store->journal != NULL && task->apply == history_apply_insert && !task->refused)
             ids_add(store, task);
-        if (!task->patient && write_at_once(store, task->prompt, now))
+        store->owes_wake = patient; /* the end of its run is on its way */
+        if (!task->patient && write_at_once(store, task->prompt, now)) {
             batch_write(store);
-        wake_thread(store);
+            store->owes_wake = store->done_first != NULL; /* who waits is told first: call_done */
+        }
+        if (!store->owes_wake)
+            wake_thread(store);
         if (!patient) /* the task may be gone */
             store->came_last = now;
     }
