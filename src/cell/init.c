@@ -15,6 +15,9 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_LISTENERS = 1024 };
@@ -22,16 +25,21 @@ enum { MAX_LISTENERS = 1024 };
 struct listener {
     int fd;
     unsigned answers;
+    int32_t pid;
+    uint64_t held; /* the call that was its program's last word, until it is answered; or 0 */
     struct witness_row row;
 };
 
 struct witnessing {
     struct listener list[MAX_LISTENERS];
     size_t count;
+    unsigned held;
+    struct timespec since; /* the last of them */
 };
 
 static void drop(struct witnessing *all, size_t index)
 {
+    all->held -= all->list[index].held != 0; /* whose call it is goes on, or has gone */
     hc_close(all->list[index].fd);
     all->list[index] = all->list[--all->count];
 }
@@ -44,14 +52,50 @@ static void take_listeners(struct witnessing *all)
     size_t count = 0;
     while (hc_recv_fds(WITNESS_DOOR_FD, &word, sizeof word, &fd, 1, &count) == (ssize_t)sizeof word) {
         if (count == 1 && all->count < MAX_LISTENERS)
-            all->list[all->count++] = (struct listener){.fd = fd, .row = {.job = word.job}};
+            all->list[all->count++] = (struct listener){.fd = fd, .pid = word.pid, .row = {.job = word.job}};
         else if (count == 1)
             hc_close(fd);
     }
 }
 
-/* One call. Nothing of it is looked at but its number, and SECCOMP_USER_NOTIF_FLAG_CONTINUE is never said. */
-static void answer(struct listener *listener)
+static void refuse(const struct listener *listener, uint64_t id, int error)
+{
+    struct seccomp_notif_resp said = {.id = id, .error = -error};
+    ioctl(listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &said);
+}
+
+/* The warden is told, and ends the cell or waits for the end itself. False: it is not the first process of its job, or
+ * nobody can be told. */
+static bool pass_on(struct witnessing *all, struct listener *listener, const struct seccomp_notif *call)
+{
+    struct witness_last last = {.job = listener->row.job, .code = (int32_t)call->data.args[0]};
+    if ((int32_t)call->pid != listener->pid || listener->held ||
+        send(WITNESS_DOOR_FD, &last, sizeof last, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof last)
+        return false;
+    listener->held = call->id;
+    all->held++;
+    clock_gettime(CLOCK_MONOTONIC, &all->since);
+    return true;
+}
+
+/* One that was not ended is to go on. */
+static void let_go(struct witnessing *all)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if ((now.tv_sec - all->since.tv_sec) * 1000 + (now.tv_nsec - all->since.tv_nsec) / 1000000 < WITNESS_HOLD_MS)
+        return;
+    for (size_t i = 0; i < all->count; i++)
+        if (all->list[i].held) {
+            refuse(&all->list[i], all->list[i].held, ENOSYS);
+            all->list[i].held = 0;
+        }
+    all->held = 0;
+}
+
+/* One call. Nothing of it is looked at but its number, and of a last word its code;
+ * SECCOMP_USER_NOTIF_FLAG_CONTINUE is never said. */
+static void answer(struct witnessing *all, struct listener *listener)
 {
     union { /* a later kernel may have more to say */
         struct seccomp_notif call;
@@ -59,15 +103,15 @@ static void answer(struct listener *listener)
     } heard = {.space = {0}};
     if (ioctl(listener->fd, SECCOMP_IOCTL_NOTIF_RECV, &heard.call) < 0)
         return; /* its caller was killed, or a signal came, and it will ask again */
+    listener->answers++;
+    if (heard.call.data.nr == SYS_exit_group && pass_on(all, listener, &heard.call))
+        return;
     int index = reported_index(heard.call.data.nr);
     if (index >= 0 && listener->row.calls.count[index] < REPORTED_MOST) {
         reported_add(&listener->row.calls, (unsigned)index);
         witness_write(WITNESS_BOOK_FD, &listener->row);
     }
-    struct seccomp_notif_resp said = {.id = heard.call.id,
-                                      .error = index >= 0 ? -reported_error((unsigned)index) : -ENOSYS};
-    ioctl(listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &said);
-    listener->answers++;
+    refuse(listener, heard.call.id, index >= 0 ? reported_error((unsigned)index) : ENOSYS);
 }
 
 static void serve(struct witnessing *all)
@@ -80,7 +124,7 @@ static void serve(struct witnessing *all)
         return;
     for (size_t i = count; i-- > 0;) { /* the last first: whoever takes the place of one that goes was served already */
         if (ready[i].revents & POLLIN)
-            answer(&all->list[i]);
+            answer(all, &all->list[i]);
         else if (ready[i].revents)
             drop(all, i); /* nobody has its filter any more */
         if (i < all->count && all->list[i].fd == ready[i].fd && all->list[i].answers >= WITNESS_ANSWERS)
@@ -103,8 +147,10 @@ int main(void)
         pause(); /* no witness is wanted */
     for (;;) {
         struct epoll_event event;
-        if (epoll_wait(WITNESS_BELL_FD, &event, 1, -1) < 0 && errno != EINTR)
+        if (epoll_wait(WITNESS_BELL_FD, &event, 1, all.held ? WITNESS_HOLD_MS : -1) < 0 && errno != EINTR)
             return 125;
+        if (all.held)
+            let_go(&all);
         take_listeners(&all);
         serve(&all);
     }

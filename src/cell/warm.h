@@ -52,6 +52,7 @@ struct warm_request {
 /* → who waits in a cell. fds: report, stdin, stdout, stderr, block, [files]. */
 struct warm_program {
     uint32_t has_files, from_root;
+    uint32_t last_word; /* its end is waited for: it may say it ahead (witness.h) */
     char work_dir[256];
 };
 

@@ -21,6 +21,7 @@
 #include "cell/child.h"
 #include "cell/warm.h"
 #include "cell/warm_files.h"
+#include "cell/warm_last.h"
 #include "cell/warm_pages.h"
 #include "cell/warm_python.h"
 #include "kernel/sys.h"
@@ -257,6 +258,8 @@ static int wait_for_program(void)
     if (size != (ssize_t)sizeof program || count != (program.has_files ? 6u : 5u))
         _exit(0);
     program.work_dir[sizeof program.work_dir - 1] = '\0';
+    if (!program.last_word)
+        warm_last_is_heard(false);
     door = OPEN_DOOR;
     close(WARM_DOOR_FD);
     if (receive_program(&program, fds, &err) < 0)
@@ -300,6 +303,7 @@ static void enter(const struct entry *entry, struct entry_fds *fds)
     if (fds->door >= 0) {
         hc_close(fds->block);
         door = PRIMED_DOOR;
+        warm_last_is_heard(entry->witness != 0);
         if (wait_at_open) {
             restore_own();
             return;
@@ -439,6 +443,7 @@ _Noreturn void warm_leave(int code) __asm__("_exit") EXPORT;
 _Noreturn void warm_leave(int code)
 {
     warm_pages_report();
+    warm_last_say(code);
     for (;;)
         syscall(SYS_exit_group, code);
 }
@@ -572,8 +577,10 @@ __attribute__((constructor)) static void look_who_we_are(void)
     const char *mode = getenv(WARM_MODE);
     if (mode)
         door = strcmp(mode, "zygote") == 0 ? ZYGOTE_DOOR : strcmp(mode, "primed") == 0 ? PRIMED_DOOR : OPEN_DOOR;
-    if (door == ZYGOTE_DOOR)
+    if (door == ZYGOTE_DOOR) {
         warm_pages_align();
+        warm_last_at_exit();
+    }
     const char *wait = getenv(WARM_WAIT);
     wait_at_open = wait && strcmp(wait, "open") == 0;
     /* The variables stay until the door is passed: what waits may be the last of a chain of execs. */

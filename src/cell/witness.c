@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { ROOM_MS = 200, ROOM_TURNS = 10 };
 
@@ -57,7 +58,7 @@ static void empty_door(int door, int bell)
 
 int witness_hand(int door, int bell, int listener, uint64_t job, struct hc_err *err)
 {
-    struct witness_word word = {.job = job};
+    struct witness_word word = {.job = job, .pid = getpid()};
     struct epoll_event event = {.events = EPOLLIN};
     int result = hc_try_send_fds(door, &word, sizeof word, &listener, 1);
     for (int turn = 0; result == -EAGAIN && turn < ROOM_TURNS; turn++) {
@@ -72,6 +73,16 @@ int witness_hand(int door, int bell, int listener, uint64_t job, struct hc_err *
         if (close(fds[i]) < 0 && result == 0)
             result = -errno;
     return result < 0 ? hc_fail_errno(err, HC_CLASS_OURS, -result, "reporting refused calls") : 0;
+}
+
+bool witness_hear(int door, struct witness_last *last, bool *gone)
+{
+    ssize_t size;
+    do
+        size = recv(door, last, sizeof *last, MSG_DONTWAIT);
+    while (size < 0 && errno == EINTR);
+    *gone = size == 0 || (size < 0 && errno != EAGAIN);
+    return size == (ssize_t)sizeof *last;
 }
 
 static off_t place_of(uint64_t job)

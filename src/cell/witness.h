@@ -22,12 +22,22 @@
  * any more, have the kernel refuse it (ENOSYS). A guest has no fd of the listener, the door, the bell or the book, and
  * cannot get one of pid 1's, which is not dumpable. It cannot make a listener of its own (syscalls.h, seccomp).
  * After WITNESS_ANSWERS of one job's calls pid 1 closes its listener: a flood costs no more than these.
+ *
+ * The last word. An exit takes a tenth of a millisecond from exit_group(2) to the point at which the kernel tells of
+ * it: the memory of the process goes in between. So a program that began warm and is at its end (warm_preload.c) closes
+ * its files and calls exit_group with WITNESS_LAST as a second argument, which the kernel does not look at and the
+ * filter does. pid 1 hears of it from the kernel: who calls, and with which code. If that is the job's first process,
+ * it passes the code on by the door, and the warden takes it for the end of the job if nobody else is in the cell
+ * (job_last_word). The caller is left waiting until it is killed with its cell; where the warden waits for the end
+ * itself, it is answered after WITNESS_HOLD_MS, and makes the call without the argument. A program that says it for
+ * itself has ended just so.
  */
 #ifndef HC_CELL_WITNESS_H
 #define HC_CELL_WITNESS_H
 
 #include "base/err.h"
 #include "kernel/reported.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -37,6 +47,8 @@ enum {
     INIT_BUILT_FD, /* where it says that it runs (enter.c) */
     WITNESS_ROWS = 1024,
     WITNESS_ANSWERS = 4096,
+    WITNESS_LAST = 0x62796521, /* as syscalls.h has it */
+    WITNESS_HOLD_MS = 5,       /* longer than the warden takes to end the cell */
 };
 
 /* Of one cell; all -1 where nothing is reported. `door` is the end to send to. */
@@ -52,6 +64,15 @@ struct witness_row {
 /* What comes by the door, with the listener's fd. */
 struct witness_word {
     uint64_t job;
+    int32_t pid; /* of the job's first process, as the cell sees it: the one whose last word counts */
+    int32_t unused;
+};
+
+/* And what goes out by it: a program's last word. */
+struct witness_last {
+    uint64_t job;
+    int32_t code; /* that it gave to exit_group(2) */
+    int32_t unused;
 };
 
 void witness_init(struct witness *witness);
@@ -62,6 +83,9 @@ void witness_close(struct witness *witness);
 /* For a job that has just loaded its filter: the listener is pid 1's after it. Closes the listener and both ends of the
  * job's way to it, also on failure. */
 int witness_hand(int door, int bell, int listener, uint64_t job, struct hc_err *err);
+
+/* Of the last words that came, the next. False: there is none, and *gone says whether there can be no more. */
+bool witness_hear(int door, struct witness_last *last, bool *gone);
 
 /* pid 1's half, and the warden's. A row that is not of this job, or not to be believed, reads as zeros. */
 void witness_write(int book, const struct witness_row *row);

@@ -46,7 +46,7 @@ enum rule_kind { RULE_ALLOW, RULE_DENY, RULE_DENY_MASK, RULE_DENY_EQ, RULE_ONLY_
 
 struct rule {
     enum rule_kind kind;
-    bool report;
+    bool report, quiet; /* quiet: the listener hears of it, and nobody else */
     const char *name;
     unsigned arg, arg2;
     unsigned value;
@@ -54,15 +54,16 @@ struct rule {
 };
 
 static const struct rule rules[] = {
-#define ALLOW(name) {RULE_ALLOW, false, #name, 0, 0, 0, 0},
-#define DENY(name) {RULE_DENY, false, #name, 0, 0, 0, EPERM},
-#define DENY_MASK(name, arg, mask, error) {RULE_DENY_MASK, false, #name, arg, 0, mask, error},
-#define DENY_EQ(name, arg, value, error) {RULE_DENY_EQ, false, #name, arg, 0, value, error},
-#define ONLY_EQ(name, arg, value, error) {RULE_ONLY_EQ, false, #name, arg, 0, value, error},
-#define DENY_CREATE(name, flags, mode, mask) {RULE_DENY_CREATE, false, #name, flags, mode, mask, EPERM},
-#define REPORT(name) {RULE_DENY, true, #name, 0, 0, 0, EPERM},
-#define REPORT_MASK(name, arg, mask, error) {RULE_DENY_MASK, true, #name, arg, 0, mask, error},
-#define REPORT_EQ(name, arg, value, error) {RULE_DENY_EQ, true, #name, arg, 0, value, error},
+#define ALLOW(name) {RULE_ALLOW, false, false, #name, 0, 0, 0, 0},
+#define DENY(name) {RULE_DENY, false, false, #name, 0, 0, 0, EPERM},
+#define DENY_MASK(name, arg, mask, error) {RULE_DENY_MASK, false, false, #name, arg, 0, mask, error},
+#define DENY_EQ(name, arg, value, error) {RULE_DENY_EQ, false, false, #name, arg, 0, value, error},
+#define ONLY_EQ(name, arg, value, error) {RULE_ONLY_EQ, false, false, #name, arg, 0, value, error},
+#define DENY_CREATE(name, flags, mode, mask) {RULE_DENY_CREATE, false, false, #name, flags, mode, mask, EPERM},
+#define REPORT(name) {RULE_DENY, true, false, #name, 0, 0, 0, EPERM},
+#define REPORT_MASK(name, arg, mask, error) {RULE_DENY_MASK, true, false, #name, arg, 0, mask, error},
+#define REPORT_EQ(name, arg, value, error) {RULE_DENY_EQ, true, false, #name, arg, 0, value, error},
+#define TELL_EQ(name, arg, value, error) {RULE_DENY_EQ, true, true, #name, arg, 0, value, error},
 #include SYSCALL_TABLE
 };
 enum { RULES = sizeof rules / sizeof *rules, MAX_CODE = 4096 };
@@ -302,7 +303,7 @@ static void print_filter(const char *name, const struct entry *entries, size_t c
 static const struct rule *reported(const struct entry *entry)
 {
     for (size_t i = 0; i < entry->count; i++)
-        if (entry->first[i].report)
+        if (entry->first[i].report && !entry->first[i].quiet)
             return &entry->first[i];
     return NULL;
 }
@@ -317,7 +318,7 @@ int main(int argc, char **argv)
         const struct rule *rule = reported(&entries[i]);
         if (rule && argc > 1)
             printf("{%d, %d, \"%s\"},\n", entries[i].number, rule->error, rule->name);
-        reports += rule != NULL;
+        reports += entries[i].first->report;
     }
     if (argc > 1)
         return 0;

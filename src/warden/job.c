@@ -1,6 +1,6 @@
 /*
  * One job: from the fork that enters the cell to its end, which the kernel tells by its pidfd. What is known of it then
- * is in job_facts.c, its control group and limits in job_group.c.
+ * is in job_facts.c, its control group and limits in job_group.c, its end in job_exit.c.
  */
 #include "base/fd.h"
 #include "kernel/later.h"
@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-enum { OOM_CHECKS = 100, OOM_CHECK_US = 2000, CPU_CHECK_LEAST_US = 2000, SEE_OFF_MS = 5 };
+enum { OOM_CHECKS = 100, OOM_CHECK_US = 2000, CPU_CHECK_LEAST_US = 2000 };
 
 struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count)
 {
@@ -36,7 +36,7 @@ struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_s
     return job;
 }
 
-static void close_fds(struct held_job *job)
+void job_close_fds(struct held_job *job)
 {
     for (size_t i = 0; i < 5; i++)
         job->fds[i] = hc_close(job->fds[i]);
@@ -64,12 +64,12 @@ void job_free(struct held_job *job)
     hc_close(job->gate);
     hc_close(job->door);
     hc_close(job->door_inside);
-    close_fds(job);
+    job_close_fds(job);
     free(job);
 }
 
 /* Of one that waits for its program the client knows nothing: it has no number, and 0 may be the client's own. */
-static void tell(const struct held_job *job, const struct warden_message *message)
+void job_tell(const struct held_job *job, const struct warden_message *message)
 {
     if (!job->waiting)
         warden_say(job->cell->warden, message);
@@ -80,7 +80,7 @@ void job_refuse(struct held_job *job, const struct hc_err *err)
     struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id, .err = *err};
     message.facts.end = JOB_NOT_STARTED;
     message.facts.exit_code = -1;
-    tell(job, &message);
+    job_tell(job, &message);
     if (job->waiting)
         primed_lost(job);
     job_free(job);
@@ -107,7 +107,7 @@ void job_end(struct held_job *job, enum job_end reason)
 /* What has come through the child's pipe. True when that is all: its other end is closed, or there can be no more. It
  * is never waited for: the child may be stopped between the time and its exec, by its own share of the CPU for
  * instance. */
-static bool hear_report(struct held_job *job)
+bool job_hear_report(struct held_job *job)
 {
     while (job->report >= 0 && job->said_length < sizeof job->said) {
         ssize_t count = read(job->report, (char *)&job->said + job->said_length, sizeof job->said - job->said_length);
@@ -121,7 +121,7 @@ static bool hear_report(struct held_job *job)
 }
 
 /* The time at which it began, and an error when it did not after all. */
-static void read_report(struct held_job *job)
+void job_read_report(struct held_job *job)
 {
     if (job->report < 0)
         return;
@@ -165,22 +165,29 @@ static void leave_for_later(const struct held_cell *cell)
 
 static void on_deadline(struct hc_loop *loop, void *data);
 
+/* It has, once a job has a program: pid 1 has said that it runs. Whatever else may be, nobody is waited for. */
+static bool builder_has_ended(const struct held_cell *cell)
+{
+    struct pollfd report = {.fd = cell->cell.report, .events = POLLIN};
+    return poll(&report, 1, 0) > 0;
+}
+
 static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
 {
     (void)fd, (void)events;
     struct held_job *job = data;
-    if (!hear_report(job))
+    if (!job_hear_report(job))
         return;
     if (job->gate >= 0 && job->cell->state == HELD_BUILDING) {
-        if (job->said_length != sizeof job->said.time) /* it failed: perhaps because the builder has */
-            supervise_heed_builder(job->cell);
-        else /* it has a program: pid 1 runs, or has died since */
+        if (job->said_length == sizeof job->said.time && builder_has_ended(job->cell)) /* it has a program */
             supervise_built(job->cell);
+        else /* it failed: perhaps because the builder has */
+            supervise_heed_builder(job->cell);
     }
-    read_report(job);
+    job_read_report(job);
     if (job->err.code)
         return; /* its end follows at once */
-    close_fds(job);
+    job_close_fds(job);
     if (job->cell->lasting && job->exec_at)
         lasting_begun(job);
     if (job->waiting)
@@ -196,7 +203,7 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
         struct warden_message message = {.type = WARDEN_JOB_STARTED, .cell = job->cell->id, .job = job->id};
         message.facts.started_at = job->exec_at;
         message.facts.start = job->start;
-        tell(job, &message);
+        job_tell(job, &message);
     }
     if (job->spec.final && job->cell->warden->later >= 0)
         leave_for_later(job->cell);
@@ -205,7 +212,7 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
 }
 
 /* A program that waited, and died before it had begun with what it was given: a cold start takes its place. */
-static bool start_again(struct held_job *job)
+bool job_start_again(struct held_job *job)
 {
     if (!job->again || job->exec_at || job->err.code || job->end != JOB_EXITED || job->cell->state != HELD_READY)
         return false;
@@ -218,127 +225,6 @@ static bool start_again(struct held_job *job)
     job->again = job->running = false;
     job_enter_cold(job);
     return true;
-}
-
-/* Before the client may say that nothing of the program is left: pid 1 of the cell, which is ours, is alone in its
- * group, and goes with us. Or, where others are there or nobody counts them: the kernel lets pid 1 go when the whole
- * pid namespace is empty. */
-static void see_cell_empty(const struct held_cell *cell, bool alone)
-{
-    siginfo_t info;
-    if (alone)
-        return;
-    while (!cell->reaped && syscall(SYS_waitid, 3 /* P_PIDFD */, cell->cell.pidfd, &info, WEXITED, NULL) < 0 &&
-           errno == EINTR)
-        continue;
-}
-
-/* The client has heard all and ends. It has the processors to itself until it has, or for as long as that may take at
- * most: taking our namespaces apart keeps both of two busy. */
-static void see_client_off(const struct warden *warden)
-{
-    struct pollfd link = {.fd = warden->client, .events = 0}; /* its end is told all the same */
-    (void)poll(&link, 1, SEE_OFF_MS);
-}
-
-/* It was, and is gone. */
-static bool is_alone(const struct held_job *job)
-{
-    const struct held_cell *cell = job->cell;
-    return job->group == &cell->cell.group && cell->spare_count == 0 &&
-           cgroup_has_one(&cell->warden->host.cgroups, job->group);
-}
-
-/* The kernel killed it, or did not let it in, because pid 1 of its cell died. Pid 1 is there until we have waited for
- * the job. */
-static bool was_lost(const struct held_job *job, const struct job_facts *facts)
-{
-    return job->cell->lasting && job->end == JOB_EXITED && facts->end != JOB_OUT_OF_MEMORY &&
-           (facts->signal == SIGKILL || job->err.code) && cell_is_ending(&job->cell->cell);
-}
-
-/* It is over, and goes with its cell: until then nothing more may come of it. */
-static void job_settle(struct held_job *job)
-{
-    job->over = true;
-    job->running = false;
-    hc_watch_remove(job->exit_watch);
-    hc_watch_remove(job->oom_watch);
-    job->exit_watch = job->oom_watch = NULL;
-    hc_timer_remove(job->deadline);
-    hc_timer_remove(job->cpu_timer);
-    hc_timer_remove(job->oom_timer);
-    job->deadline = job->cpu_timer = job->oom_timer = NULL;
-}
-
-static void on_job_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)
-{
-    (void)loop, (void)events;
-    struct held_job *job = data;
-    /* How one that came early ended is told once it is known what became of its cell: that may be the reason. */
-    if (job->gate >= 0 && job->cell->state == HELD_BUILDING) {
-        hc_watch_remove(job->exit_watch);
-        job->exit_watch = NULL;
-        return;
-    }
-    siginfo_t info = {0};
-    struct rusage usage = {0};
-    if (syscall(SYS_waitid, 3 /* P_PIDFD */, fd, &info, WEXITED | WNOHANG, &usage) < 0 || info.si_pid == 0)
-        return;
-    hear_report(job);
-    read_report(job);
-    if (start_again(job))
-        return;
-    close_fds(job); /* kept for a second start: whoever reads its output waits for the end of it, and we are part of it */
-    bool last = job->spec.last, told = !job->spec.untold;
-    bool alone = (job->spec.final || (last && !told)) && is_alone(job);
-    if (job->spec.final && !alone) /* what is left of the cell dies while we see what there was */
-        cell_kill(&job->cell->cell);
-    struct warden_message message = {.type = WARDEN_JOB_ENDED, .cell = job->cell->id, .job = job->id};
-    job_gather(job, &info, &usage, &message.facts);
-    if (job->err.code) {
-        message.err = job->err;
-        message.facts.end = JOB_NOT_STARTED;
-    } else if (job->spec.kind == JOB_PROGRAM && !job->exec_at && message.facts.end == JOB_EXITED) {
-        hc_fail(&message.err, HC_CLASS_OURS, EIO, "the job ended before its program started");
-        message.facts.end = JOB_NOT_STARTED;
-    }
-    struct held_cell *cell = job->cell;
-    if (was_lost(job, &message.facts)) {
-        supervise_lost_error(&message.err);
-        message.facts.end = JOB_NOT_STARTED;
-    }
-    if (cell->lasting) {
-        lasting_over(job, &message);
-        supervise_check_gone(cell);
-        return;
-    }
-    if (job->waiting)
-        primed_lost(job);
-    message.job_spec.last = last;
-    message.job_spec.final = job->spec.final;
-    if (job->spec.final)
-        see_cell_empty(job->cell, alone);
-    tell(job, &message);
-    if (job->spec.final) {
-        if (alone)
-            see_client_off(cell->warden);
-        _exit(0); /* our parent hears of us when nothing is left of us and our namespaces */
-    }
-    struct warden *warden = cell->warden;
-    if (alone && cell->id && cell->state == HELD_READY) { /* the client has all that it waited for */
-        job_settle(job);
-        cell->alone = true;
-        supervise_retire(cell);
-        pool_rest(warden);
-        return;
-    }
-    job_free(job);
-    if (last && cell->id) /* one whose client has gone is on its way out */
-        supervise_destroy(warden, cell->id, told);
-    else
-        supervise_check_gone(cell);
-    pool_rest(warden);
 }
 
 static void on_deadline(struct hc_loop *loop, void *data)
@@ -411,7 +297,7 @@ static void watch_exit(struct held_job *job)
 {
     if (!job->running || job->exit_watch) /* one that waited is watched already */
         return;
-    job->exit_watch = hc_loop_watch(job->cell->warden->loop, job->pidfd, EPOLLIN, on_job_exit, job);
+    job->exit_watch = hc_loop_watch(job->cell->warden->loop, job->pidfd, EPOLLIN, job_on_exit, job);
     if (!job->exit_watch)
         give_up(job);
 }
@@ -446,7 +332,7 @@ static bool watch_limits(struct held_job *job)
 void job_entered(struct held_job *job)
 {
     if (!job->again)
-        close_fds(job);
+        job_close_fds(job);
     job->running = true;
     watch_process(job);
     if (!watch_limits(job))
@@ -554,7 +440,7 @@ void job_begin_early(struct held_job *job)
         job->group = NULL;
         return;
     }
-    close_fds(job);
+    job_close_fds(job);
     job->running = true;
     watch_process(job);
     supervise_heed_job(job->cell);

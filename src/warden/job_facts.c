@@ -1,7 +1,7 @@
 /*
- * The facts about a job that has ended. Every one is the kernel's: the exit status comes from waitid on the pidfd, the
- * counters from the job's own control group. Why it was ended is what the warden itself decided, or a counter that
- * rose.
+ * The facts about a job that has ended. Every one is the kernel's: the exit status comes from waitid on the pidfd, or
+ * from the call by which the process is about to end (job_last_word), the counters from the job's own control group.
+ * Why it was ended is what the warden itself decided, or a counter that rose.
  */
 #include "warden/warden.h"
 #include <signal.h>

@@ -76,11 +76,11 @@ static void on_refill(struct hc_loop *loop, void *data)
 }
 
 /* Making a cell takes a millisecond of the warden's own time, in which it sees nothing else. */
-bool pool_busy(const struct warden *warden)
+bool pool_busy(const struct warden *warden, const struct held_cell *but)
 {
     for (const struct held_cell *cell = warden->cells; cell; cell = cell->next)
         for (const struct held_job *job = cell->place == PLACE_CLIENT ? cell->jobs : NULL; job; job = job->next)
-            if (!job->over)
+            if (!job->over && cell != but)
                 return true;
     return false;
 }
@@ -102,12 +102,12 @@ static void refill_after(struct warden *warden, uint64_t pause)
 
 static void refill(struct warden *warden)
 {
-    refill_after(warden, pool_busy(warden) ? BUSY_PAUSE_US : ANSWER_FIRST_US);
+    refill_after(warden, pool_busy(warden, NULL) ? BUSY_PAUSE_US : ANSWER_FIRST_US);
 }
 
 void pool_rest(struct warden *warden)
 {
-    if (!pool_busy(warden))
+    if (!pool_busy(warden, NULL))
         refill(warden);
 }
 

@@ -82,6 +82,8 @@ static void finish(struct hc_loop *loop, void *data)
     stop_heeding(cell);
     cell->cell.built = hc_close(cell->cell.built);
     cell->cell.report = hc_close(cell->cell.report);
+    hc_watch_remove(cell->word_watch);
+    cell->word_watch = NULL;
     witness_close(&cell->cell.witness);
     if (cell->lasting && cell->why.code && !cell->wanted && !warden->closing) {
         cell->state = HELD_DEAD; /* its client has to hear of that, also one that is not there yet */
@@ -446,7 +448,7 @@ static void on_retire(struct hc_loop *loop, void *data)
 
 void supervise_retire(struct held_cell *cell)
 {
-    if (cell->state == HELD_READY && !cell->retire_timer && !pool_busy(cell->warden))
+    if (cell->state == HELD_READY && !cell->retire_timer && !pool_busy(cell->warden, NULL))
         cell->retire_timer = hc_loop_timer(cell->warden->loop, hc_now() + ANSWER_FIRST_US, on_retire, cell);
     if (!cell->retire_timer)
         supervise_destroy(cell->warden, cell->id, false);

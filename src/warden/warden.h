@@ -92,7 +92,7 @@ struct held_cell {
     bool reaped;                        /* init has been waited for */
     struct cgroup spare[CELL_MAX_JOBS]; /* groups of later jobs, kept until the cell is gone */
     unsigned spare_count;
-    struct hc_watch *report_watch, *exit_watch;
+    struct hc_watch *report_watch, *exit_watch, *word_watch;
     struct hc_timer *remove_timer, *retire_timer, *slow_timer;
 };
 
@@ -192,6 +192,19 @@ void job_free(struct held_job *job);
 void job_enter_cold(struct held_job *job); /* what a zygote did not start */
 struct held_job *job_new(struct held_cell *cell, uint64_t id, const struct job_spec *spec, int *fds, size_t count);
 
+void job_close_fds(struct held_job *job);
+/* What has come through the child's pipe. True when that is all: its other end is closed, or there can be no more. */
+bool job_hear_report(struct held_job *job);
+void job_read_report(struct held_job *job); /* when it began; or job->err, where it did not after all */
+/* A program that waited, and died before it had begun with what it was given: a cold start takes its place. */
+bool job_start_again(struct held_job *job);
+void job_tell(const struct held_job *job, const struct warden_message *message);
+
+/* job_exit.c */
+void job_on_exit(struct hc_loop *loop, int fd, uint32_t events, void *data); /* its pidfd is readable */
+/* It is about to make exit_group(2) with this code, by the kernel's word (cell/witness.h). */
+void job_last_word(struct held_job *job, int code);
+
 /* job_group.c */
 int job_choose_group(struct held_job *job, struct hc_err *err); /* job->group */
 int job_limit_group(struct held_job *job, struct hc_err *err);  /* its limits are in force, where they are its own */
@@ -220,10 +233,11 @@ void lasting_release(struct held_cell *cell); /* and to a cell */
 void pool_configure(struct warden *warden, const struct pool_spec *spec);
 /* A cell of that shape that is there already, or nearly. NULL: there is none. */
 struct held_cell *pool_take(struct warden *warden, const struct cell_spec *spec);
-void pool_changed(struct warden *warden);    /* a cell of it was built or has gone: build the next, tell the client */
-bool pool_busy(const struct warden *warden); /* programs of a client's run */
-void pool_rest(struct warden *warden);       /* a program has ended: there may be time now */
-void pool_failed(struct warden *warden);     /* one could not be built */
+void pool_changed(struct warden *warden); /* a cell of it was built or has gone: build the next, tell the client */
+/* Programs of a client's run, in other cells than this. */
+bool pool_busy(const struct warden *warden, const struct held_cell *but);
+void pool_rest(struct warden *warden);   /* a program has ended: there may be time now */
+void pool_failed(struct warden *warden); /* one could not be built */
 bool pool_fits(const struct cell_spec *have, const struct cell_spec *want); /* but for the disk */
 void pool_measure(struct warden *warden);                                   /* at the start: how much may wait */
 bool pool_has_room(const struct warden *warden);

@@ -97,9 +97,8 @@ int warden_main(void);
 #define hc_loop_timer played_timer
 #define hc_timer_remove played_timer_remove
 /* Each file has names of its own. */
-#define tell tell_of_job
 #include "../../src/warden/job.c"
-#undef tell
+#include "../../src/warden/job_exit.c"
 #define hc_send_fds played_send
 #include "../../src/warden/main.c"
 #undef hc_send_fds
@@ -378,6 +377,8 @@ static void step(struct world *world)
         tell_keepers_wish(world);
     else if (what < 20)
         let_time_pass(world);
+    else if (one && one->kind == PLAYED_CELL && one->door >= 0)
+        say_last_word(one);
     else if (one)
         play_door(one, next_byte());
     turn(world);

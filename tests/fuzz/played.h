@@ -73,7 +73,7 @@ struct played {
     int pidfd;   /* one of our own, while nobody was told of it */
     int gone;    /* the writing end */
     int report;  /* our end of its pipe; -1 once closed */
-    int door;    /* its end; -1: none */
+    int door;    /* its end; of a cell: pid 1's, for last words; -1: none */
     int book;    /* where pid 1 of its cell may write anything; -1: nowhere */
     uint64_t witness;
     bool over, killed, reaped;
@@ -189,6 +189,14 @@ static int played_signal(int pidfd, int number)
     check(process != NULL && number > 0 && number <= 64);
     process->killed = process->killed || number == SIGKILL;
     return 0;
+}
+
+/* Of any job, with any code, or no word at all: as a pid 1 that was taken over would say it. */
+static void say_last_word(const struct played *process)
+{
+    struct witness_last last = {.job = next_byte() % 8, .code = (int32_t)next_byte() - 8};
+    size_t size = next_byte() % 4 ? sizeof last : 3;
+    (void)send(process->door, &last, size, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* ---- zygotes, and programs that wait ---- */
@@ -351,7 +359,7 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
     int inside = -1;
     if (how & 16)
         check(witness_make(&cell->witness, &inside, err) == 0);
-    hc_close(inside);
+    process->door = inside;
     int result = cgroup_create(&host->cgroups, name, &cell->group, err);
     return (how & 7) == 4 ? hc_fail(err, HC_CLASS_HOST, EPERM, "its maps cannot be written") : result;
 }

@@ -48,6 +48,7 @@ static const struct line lines[] = {
 #define REPORT(name) {IS_DENIED, true, #name, 0, 0, 0, EPERM},
 #define REPORT_MASK(name, arg, mask, error) {DENIES_MASK, true, #name, arg, 0, mask, error},
 #define REPORT_EQ(name, arg, value, error) {DENIES_EQ, true, #name, arg, 0, value, error},
+#define TELL_EQ(name, arg, value, error) {DENIES_EQ, true, #name, arg, 0, value, error},
 #include "kernel/syscalls.h"
 };
 enum { LINES = sizeof lines / sizeof *lines, NUMBERS = 700 };

@@ -98,7 +98,7 @@ def allow_list():
                 rules[name] = words[0] or "EPERM"
             elif kind in ("DENY_MASK", "REPORT_MASK", "DENY_CREATE"):
                 rules[name] = None  # zero has no bit of any mask
-            elif kind in ("DENY_EQ", "REPORT_EQ"):
+            elif kind in ("DENY_EQ", "REPORT_EQ", "TELL_EQ"):
                 rules.setdefault(name, None)
                 if int(words[1], 0) == 0:
                     rules[name] = words[2]
