@@ -7,7 +7,9 @@
 """
 
 import contextlib
+import os
 import pathlib
+import re
 import time
 import urllib.parse
 
@@ -142,9 +144,9 @@ class Sandbox:
         """The control groups of its jobs that are there, wherever this machine has them."""
         found = set()
         for mount in {line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if " cgroup" in line}:
-            for group in pathlib.Path(mount).rglob("job[0-9]*"):
-                if f"hotcell-{self.server.process.pid}-" in str(group):
-                    found.add(str(group))
+            for folder, groups, _ in os.walk(mount):  # other tests' groups go meanwhile
+                if f"hotcell-{self.server.process.pid}-" in folder:
+                    found |= {os.path.join(folder, group) for group in groups if re.match("job[0-9]", group)}
         return found
 
 
