@@ -5,6 +5,7 @@ have a real filesystem under it, as on a real machine. ext4 and NVMe are built i
 Nothing here is downloaded: a package that this host does not have is left out of the image.
 """
 
+import glob
 import json
 import os
 import pathlib
@@ -18,13 +19,15 @@ BASE = ("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "mawk", 
         "perl-base", "procps", "python3", "python3-pytest", "sed", "systemd", "tar", "uidmap", "util-linux")
 LANGUAGES = ("gcc", "g++", "gzip", "libc6-dev", "lua5.4", "make", "nodejs", "perl", "php-cli", "ruby", "strace", "stress-ng",
              "tzdata", "dpkg", "e2fsprogs")
+# And on a disk of its own what is large, and what a server would start ahead: emulated, that takes its time from all other tests.
+COMPILERS = ("default-jdk-headless", "golang-go", "node-typescript", "r-base-core", "rustc")
 OPTIONAL = {"gawk", "mawk"}
 
 # (The changelog of dash is where its version is found.)
 LEFT_OUT = re.compile(r"^/usr/share/(doc(?!/dash/)|man|info|locale|lintian|bug|i18n|ri|nodejs/.*/docs)/|^/usr/include/node/|^/var/"
                       r"|^/usr/lib/python3(\.11)?/(idlelib|lib2to3|test|ensurepip)/|^/etc/(init\.d|cron|rc|systemd|default)")
 ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
-       "/var/lib/dpkg/status")
+       "/var/lib/dpkg/status", "/etc/R/Renviron")  # the last is made when R is installed
 FOLDERS = ("dev", "proc", "sys", "run", "tmp", "mnt", "root", "var/tmp", "var/lib", "etc", "home")
 
 
@@ -86,11 +89,12 @@ def package_files(packages):
 
 
 def alternatives_of(paths):
-    """The links in /usr/bin that lead through /etc/alternatives to something in the image (awk, cc, c++)."""
-    for entry in os.scandir("/usr/bin"):
-        if entry.is_symlink() and os.readlink(entry.path).startswith("/etc/alternatives/"):
-            if os.path.realpath(entry.path) in paths:
-                yield entry.path
+    """The links to programs and libraries that lead through /etc/alternatives to something in the image (awk, cc, libblas.so.3)."""
+    for folder in ("/usr/bin", *glob.glob("/usr/lib/*-linux-gnu")):
+        for entry in os.scandir(folder):
+            if entry.is_symlink() and os.readlink(entry.path).startswith("/etc/alternatives/"):
+                if os.path.realpath(entry.path) in paths:
+                    yield entry.path
 
 
 def libraries_of(programs):
@@ -122,8 +126,9 @@ def copy_tree(source, staging, build):
             shutil.copytree(source / folder, target / folder, symlinks=True, ignore=ignore)
 
 
-def make(path, source, build, kernel_version, plans, full):
-    """Write the image to `path`, with `plans` (what to run on which variant) in it. The folder beside it is the caller's to remove."""
+def make(path, source, build, kernel_version, plans, more):
+    """Write the image to `path`, with `plans` (what to run on which variant) and packages besides BASE in it. The folder beside it is the
+    caller's to remove."""
     staging = pathlib.Path(str(path) + ".root")
     staging.mkdir()
     os.chmod(staging, 0o755)
@@ -136,7 +141,7 @@ def make(path, source, build, kernel_version, plans, full):
     for name in ("bin", "sbin", "lib", "lib64"):
         os.symlink("usr/" + name, staging / name)
 
-    packages = package_closure(BASE + (LANGUAGES if full else ()))
+    packages = package_closure(BASE + more)
     missing = [name for name in BASE if name not in packages and name not in OPTIONAL]
     if missing:
         raise ImageError("the image needs packages that are not installed: apt-get install " + " ".join(missing))
