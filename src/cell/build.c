@@ -92,11 +92,12 @@ static int close_fds(void *plan, struct hc_err *err)
     for (int fd = 0; fd < 3; fd++)
         if (dup2(null, fd) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "redirecting fd %d", fd);
-    /* WITNESS_DOOR_FD and so on */
-    int *keep[] = {&build->report,       &build->init,         &build->witness.door,
-                   &build->witness.bell, &build->witness.book, &build->built};
-    int result = child_keep_fds(3, keep, 6, err);
-    for (int i = 2; i < 6 && result == 0; i++)
+    /* WITNESS_DOOR_FD and so on, to INIT_LOOKUPS_FD */
+    int *keep[] = {&build->report,       &build->init,  &build->witness.door, &build->witness.bell,
+                   &build->witness.book, &build->built, &build->lookups};
+    enum { KEPT = sizeof keep / sizeof *keep };
+    int result = child_keep_fds(3, keep, KEPT, err);
+    for (int i = 2; i < KEPT && result == 0; i++)
         if (*keep[i] >= 0 && fcntl(*keep[i], F_SETFD, 0) < 0)
             return hc_fail_errno(err, HC_CLASS_OURS, errno, "keeping an fd");
     return result;
@@ -179,8 +180,8 @@ static void close_pair(const int *pair)
     hc_close(pair[1]);
 }
 
-static int start_child(const struct cell_host *host, struct cell *cell, int door, const int *trees, int *go,
-                       struct hc_err *err)
+static int start_child(const struct cell_host *host, struct cell *cell, int door, const struct cell_parts *parts,
+                       int *go, struct hc_err *err)
 {
     int report[2] = {-1, -1}, gate[2] = {-1, -1}, built[2] = {-1, -1};
     if (pipe2(report, O_CLOEXEC) < 0 || pipe2(gate, O_CLOEXEC) < 0 || pipe2(built, O_CLOEXEC) < 0) {
@@ -192,12 +193,13 @@ static int start_child(const struct cell_host *host, struct cell *cell, int door
     struct build build = {.host = host,
                           .spec = &cell->spec,
                           .mounts = cell->mounts,
-                          .trees = trees,
+                          .trees = parts->trees,
                           .group = &cell->group,
                           .go = gate[0],
                           .report = report[1],
                           .built = built[1],
                           .init = host->init_fd,
+                          .lookups = parts->lookups,
                           .witness = {door, cell->witness.bell, cell->witness.book},
                           .uid = host->many_uids ? 0 : GUEST_UID};
     uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -231,13 +233,13 @@ static int start_child(const struct cell_host *host, struct cell *cell, int door
     return 0;
 }
 
-int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts,
-               const int *trees, unsigned slot, const char *name, struct cell *cell, struct hc_err *err)
+int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_parts *parts,
+               unsigned slot, const char *name, struct cell *cell, struct hc_err *err)
 {
     cell_init(cell);
     cell->spec = *spec;
     if (spec->mount_count)
-        memcpy(cell->mounts, mounts, spec->mount_count * sizeof *mounts);
+        memcpy(cell->mounts, parts->mounts, spec->mount_count * sizeof *parts->mounts);
     cell->slot = slot;
     int result = cgroup_create(&host->cgroups, name, &cell->group, err);
     if (result < 0)
@@ -246,7 +248,7 @@ int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const
     if (host->witness)
         result = witness_make(&cell->witness, &door, err);
     if (result == 0)
-        result = start_child(host, cell, door, trees, &go, err);
+        result = start_child(host, cell, door, parts, &go, err);
     if (result < 0) {
         witness_close(&cell->witness);
         cgroup_remove(&host->cgroups, &cell->group);

@@ -16,6 +16,7 @@ struct build {
     int report;
     int built; /* a byte in it when the namespaces are there, one when the file system is, and one of pid 1's */
     int init;
+    int lookups;   /* for pid 1; or -1 */
     uid_t uid;     /* of init, in the cell */
     bool own_root; /* it needs a root that differs from the warden's: see image.h */
     bool net_made; /* the network namespace was made beforehand, its loopback up */

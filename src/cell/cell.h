@@ -41,10 +41,16 @@ struct cell {
 };
 
 void cell_init(struct cell *cell);
-/* Start building. `name` names its control group. `trees`: for each mount a detached mount of its host folder, which
- * stay the caller's; NULL: they are in the warden's root. On success cell->report is to be read until end of file. */
-int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts,
-               const int *trees, unsigned slot, const char *name, struct cell *cell, struct hc_err *err);
+/* What comes beside a spec. The fds stay the caller's. */
+struct cell_parts {
+    const struct cell_mount *mounts;
+    const int *trees; /* for each mount a detached mount of its host folder; NULL: they are in the warden's root */
+    int lookups;      /* the names that pid 1 looks up, from the beginning of this memory file; or -1 */
+};
+
+/* Start building. `name` names its control group. On success cell->report is to be read until end of file. */
+int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_parts *parts,
+               unsigned slot, const char *name, struct cell *cell, struct hc_err *err);
 /* End every process in it at once. What they hold is freed by the kernel as they go. */
 void cell_kill(const struct cell *cell);
 /* Its pid 1 is on its way out, or gone and not reaped yet: nothing can be started in it any more, and what is in it is

@@ -5,6 +5,7 @@
  * it or take one of its fds. It has no capability, and no open file but /dev/null and what a witness has.
  */
 #include "base/fd.h"
+#include "cell/spec.h"
 #include "cell/witness.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +13,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,6 +135,21 @@ static void serve(struct witnessing *all)
     }
 }
 
+/* The names that the first program is known to look up while it starts. A cell's /usr has just been mounted, and the
+ * kernel asks the file system below for every name that is new to it: what is done here meanwhile, on a processor that
+ * has nothing else to do, the program need not wait for. What is not there is one of the answers. */
+static void look_up(void)
+{
+    static char names[CELL_MAX_LOOKUPS + 1];
+    struct stat st;
+    ssize_t length = pread(INIT_LOOKUPS_FD, names, sizeof names - 1, 0);
+    if (length < 0)
+        return; /* there are none */
+    hc_close(INIT_LOOKUPS_FD);
+    for (const char *name = names; name < names + length; name += strlen(name) + 1)
+        (void)stat(name, &st);
+}
+
 int main(void)
 {
     static struct witnessing all;
@@ -143,6 +161,7 @@ int main(void)
         return 125;
     (void)!write(INIT_BUILT_FD, "i", 1); /* nobody reads it where no job came early */
     close(INIT_BUILT_FD);
+    look_up();
     while (fcntl(WITNESS_BELL_FD, F_GETFD) < 0)
         pause(); /* no witness is wanted */
     for (;;) {

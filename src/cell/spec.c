@@ -38,6 +38,8 @@ int cell_spec_check(const struct cell_spec *spec, const struct cell_mount *mount
         return hc_fail(err, HC_CLASS_REQUEST, ERANGE, "cell: disk or inodes out of range");
     if (spec->mount_count > CELL_MAX_MOUNTS)
         return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "cell: too many mounts");
+    if (spec->lookups > CELL_MAX_LOOKUPS)
+        return hc_fail(err, HC_CLASS_REQUEST, E2BIG, "cell: too many names to look up");
     if (spec->flags & ~(uint32_t)CELL_WRITABLE_ROOT)
         return hc_fail(err, HC_CLASS_OURS, EINVAL, "cell: unknown flags %#x", spec->flags);
     for (uint32_t i = 0; i < spec->mount_count; i++) {

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include <stdint.h>
 
-enum { CELL_MAX_MOUNTS = 16, CELL_MAX_HOSTS = 16 };
+enum { CELL_MAX_MOUNTS = 16, CELL_MAX_HOSTS = 16, CELL_MAX_LOOKUPS = 8192 };
 /* From here on the number of a mount is not one of the keeper's host folders but of a volume that it has opened. */
 enum { CELL_FIRST_VOLUME = 0x10000 };
 
@@ -29,6 +29,8 @@ struct cell_spec {
     uint64_t inodes;
     uint32_t flags;
     uint32_t mount_count; /* that many struct cell_mount come beside it */
+    uint32_t lookups;     /* and that many bytes of names for pid 1 (init.c), a NUL after each */
+    uint32_t unused;
     char hostname[64];
     char work_dir[256];
 };

@@ -44,7 +44,8 @@ enum {
     WITNESS_DOOR_FD = 5, /* what pid 1 has, by number: after a pipe and itself, which close by its exec */
     WITNESS_BELL_FD,
     WITNESS_BOOK_FD,
-    INIT_BUILT_FD, /* where it says that it runs (enter.c) */
+    INIT_BUILT_FD,   /* where it says that it runs (enter.c) */
+    INIT_LOOKUPS_FD, /* names, where there are any (init.c) */
     WITNESS_ROWS = 1024,
     WITNESS_ANSWERS = 4096,
     WITNESS_LAST = 0x62796521, /* as syscalls.h has it */

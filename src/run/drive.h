@@ -53,6 +53,7 @@ struct drive_options {
     int input;                     /* fd to feed stdin from, or -1: the request's own */
     uint32_t required;             /* the layers that must hold: the warden makes no cell otherwise */
     bool final;                    /* the warden is not needed after this run */
+    bool alone;                    /* its cell is made for it, while a processor waits: what its language looks up */
     uint64_t quiet;                /* µs for which nobody need hear of output */
     const struct drive_kept *kept; /* the first stage is not run: this stands for it. Copied by drive_start; or NULL */
     uint64_t keep; /* what the first stage leaves is told, if it is no more bytes than that; 0: is not */

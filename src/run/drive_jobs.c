@@ -23,12 +23,29 @@ struct program {
     enum job_files files_kind;
 };
 
+/* What its language's programs look up while they start. Without it they wait for that a little longer: no error. */
+static int open_lookups(const struct drive *drive, uint32_t *length)
+{
+    const struct language *language = drive->options.alone ? drive->plan->language : NULL;
+    struct hc_buf names = HC_BUF_INIT(CELL_MAX_LOOKUPS);
+    int fd = -1;
+    for (size_t i = 0; language && i < language->lookups.count; i++)
+        hc_buf_add(&names, language->lookups.item[i], strlen(language->lookups.item[i]) + 1);
+    if (hc_buf_status(&names) == 0 && names.length)
+        fd = hc_memfd_sealed("hotcell-lookups", names.data, names.length);
+    *length = fd < 0 ? 0 : (uint32_t)names.length;
+    hc_buf_release(&names);
+    return fd;
+}
+
 void drive_new_cell(struct drive *drive, const struct cell_spec *spec, uint64_t warm)
 {
     const struct plan *plan = drive->plan;
     struct warden_message message = {
         .type = WARDEN_CELL_NEW, .cell_spec = *spec, .isolation = drive->options.required, .warm = warm};
-    hc_cleanup_fd int mounts = -1;
+    hc_cleanup_fd int mounts = -1, lookups = -1;
+    int fds[2];
+    size_t count = 0;
     link_add(drive->link, &drive->owner);
     drive->linked = true;
     drive->done = drive->gone = drive->last = false;
@@ -38,8 +55,12 @@ void drive_new_cell(struct drive *drive, const struct cell_spec *spec, uint64_t 
             drive_stop(drive, -mounts, "preparing the mounts");
             return;
         }
+        fds[count++] = mounts;
     }
-    drive_send(drive, &message, &mounts, mounts >= 0 ? 1 : 0);
+    lookups = open_lookups(drive, &message.cell_spec.lookups);
+    if (lookups >= 0)
+        fds[count++] = lookups;
+    drive_send(drive, &message, fds, count);
 }
 
 /* ---- input ---- */

@@ -249,6 +249,7 @@ static int drive_to_end(hc_engine *engine, struct engine_run *run, const struct 
     struct drive_options options = {.input = request->input,
                                     .required = weak_allowed(engine, request->request) ? 0 : ISOLATION_ALL,
                                     .final = engine->single,
+                                    .alone = true,
                                     .keep = request->keep,
                                     .events = {.data = run, .kept = on_kept, .emptied = on_emptied, .ended = on_ended}};
     if (request->output)

@@ -47,6 +47,7 @@ struct language {
     struct words version_command;
     char *version_pattern; /* POSIX extended regular expression; its first group is the version */
     struct language_stage compile, run;
+    struct words lookups; /* names that its programs look up while they start: pid 1 of a new cell does so, too */
     struct language_stage prepare; /* fills the working directory with what cells then have as {cache} */
     struct words env;              /* "K=V" */
     struct language_warm warm;

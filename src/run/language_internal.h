@@ -22,6 +22,7 @@ enum key_kind {
     KEY_NAMES,
     KEY_EXTENSIONS,
     KEY_PATHS,
+    KEY_LOOKUPS,
     KEY_MODULES,
     KEY_VARIABLES,
     KEY_COMMAND,

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_LIMIT = 31, SETS_LIMIT = 16 };
+enum { NAME_LIMIT = 31, SETS_LIMIT = 16, LOOKUP_LIMIT = 255 };
 
 int language_fail_at(const struct language_parser *parser, int line, struct hc_err *err, const char *format, ...)
 {
@@ -73,6 +73,11 @@ static const char *check_path(const char *text)
     return text[0] == '/' ? NULL : "must be an absolute path";
 }
 
+static const char *check_lookup(const char *text)
+{
+    return strlen(text) > LOOKUP_LIMIT ? "must have 255 characters at most" : check_path(text);
+}
+
 static const char *check_pattern(const char *text, bool group)
 {
     regex_t pattern;
@@ -119,6 +124,8 @@ static const char *check_text(enum key_kind kind, const char *text)
         return check_pattern(text, kind == KEY_VERSION_PATTERN);
     case KEY_PATHS:
         return check_path(text);
+    case KEY_LOOKUPS:
+        return check_lookup(text);
     case KEY_MODULES:
         return check_module(text);
     case KEY_VARIABLES:

@@ -7,6 +7,7 @@
 #include "run/language_internal.h"
 
 #include "base/fd.h"
+#include "cell/spec.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -28,7 +29,10 @@ static const struct key version_keys[] = {
 };
 static const struct key compile_keys[] = {{"command", KEY_COMMAND, FIELD(compile.command), true}};
 static const struct key prepare_keys[] = {{"command", KEY_COMMAND, FIELD(prepare.command), true}};
-static const struct key run_keys[] = {{"command", KEY_COMMAND, FIELD(run.command), true}};
+static const struct key run_keys[] = {
+    {"command", KEY_COMMAND, FIELD(run.command), true},
+    {"lookups", KEY_LOOKUPS, FIELD(lookups), false},
+};
 static const struct key warm_keys[] = {
     {"kind", KEY_WARMTH, FIELD(warm.kind), true},
     {"command", KEY_WARM_COMMAND, FIELD(warm.run.command), true},
@@ -159,6 +163,19 @@ static int check_context(const struct language_parser *parser, const struct toml
                             language->context.preload);
 }
 
+static int check_lookups(const struct language_parser *parser, const struct toml_value *root, struct hc_err *err)
+{
+    const struct words *lookups = &parser->language->lookups;
+    size_t total = 0;
+    for (size_t i = 0; i < lookups->count; i++)
+        total += strlen(lookups->item[i]) + 1;
+    if (total <= CELL_MAX_LOOKUPS)
+        return 0;
+    return language_fail_at(parser, toml_line(toml_get(toml_get(root, "run"), "lookups")), err,
+                            "\"lookups\" must have %d bytes at most, with one between names; they have %zu",
+                            CELL_MAX_LOOKUPS, total);
+}
+
 /* The file's name decides where languages_find looks, so it must agree with what is written inside. */
 static int check_whole(const struct language_parser *parser, const struct toml_value *root, struct hc_err *err)
 {
@@ -171,6 +188,8 @@ static int check_whole(const struct language_parser *parser, const struct toml_v
     int result = check_warm(parser, root, err);
     if (result == 0)
         result = check_context(parser, root, err);
+    if (result == 0)
+        result = check_lookups(parser, root, err);
     if (result < 0)
         return result;
     const char *dot = strrchr(language->file, '.');
@@ -283,6 +302,7 @@ void language_free(struct language *language)
     words_release(&language->compile.command);
     words_release(&language->prepare.command);
     words_release(&language->run.command);
+    words_release(&language->lookups);
     words_release(&language->env);
     warm_free(&language->warm);
     words_release(&language->context.run.command);

@@ -98,7 +98,7 @@ static void dispatch(struct warden *warden, const struct warden_message *message
     size_t used = 0;
     switch (message->type) {
     case WARDEN_CELL_NEW:
-        supervise_new_cell(warden, message, count ? fds[0] : -1);
+        supervise_new_cell(warden, message, fds, count);
         break;
     case WARDEN_CELL_DESTROY:
         supervise_destroy(warden, message->cell, true);

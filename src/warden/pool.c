@@ -211,7 +211,8 @@ bool pool_has_room(const struct warden *warden)
 void pool_configure(struct warden *warden, const struct pool_spec *spec)
 {
     struct hc_err err = {0};
-    if (cell_spec_check(&spec->cell, NULL, &err) < 0 || spec->cell.mount_count || spec->least > spec->most)
+    if (cell_spec_check(&spec->cell, NULL, &err) < 0 || spec->cell.mount_count || spec->cell.lookups ||
+        spec->least > spec->most)
         return; /* the keeper's; one that makes no sense is no pool */
     warden->pool.spec = *spec;
     warden->pool.target = spec->least;

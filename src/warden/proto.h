@@ -14,7 +14,7 @@
 #include "kernel/reported.h"
 #include <stdint.h>
 
-enum { WARDEN_PROTOCOL = 4 };
+enum { WARDEN_PROTOCOL = 5 };
 
 /* What the warden is born with, by number. */
 enum { WARDEN_CLIENT_FD = 3, WARDEN_SETUP_FD = 4, WARDEN_CGROUP_FD = 5, WARDEN_FIRST_FREE_FD = 12 };
@@ -44,7 +44,7 @@ enum warden_type {
     WARDEN_SETUP =
         1, /* keeper →, first, over a socket of its own: what the warden has; fds as struct warden_setup says */
     WARDEN_HELLO,      /* warden → client, once */
-    WARDEN_CELL_NEW,   /* client →: spec; fd, if it has mounts: their array as a sealed memory file */
+    WARDEN_CELL_NEW,   /* client →: spec; fds, sealed memory files: [its mounts, an array], [its lookups] */
     WARDEN_CELL_READY, /* → client, if it asked for it; or WARDEN_CELL_FAILED */
     WARDEN_CELL_FAILED,
     WARDEN_CELL_DESTROY, /* client →; answered by CELL_GONE */

@@ -263,6 +263,14 @@ static int read_mounts(int fd, uint32_t count, struct cell_mount *mounts, struct
     return 0;
 }
 
+static int check_lookups(int fd, uint32_t wanted, struct hc_err *err)
+{
+    size_t length;
+    if (hc_memfd_check(fd, &length) < 0 || length != wanted)
+        return hc_fail(err, HC_CLASS_OURS, EPROTO, "the cell's lookups are not well-formed");
+    return 0;
+}
+
 /* The uids of a cell are its own while it lives. The lowest free pair is taken, for host folders are mapped to the
  * first. */
 static unsigned free_slot(const struct warden *warden)
@@ -301,11 +309,18 @@ static int ask_for_hosts(const struct warden *warden, const struct cell_mount *m
     return 0;
 }
 
-static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, int fd,
-                 struct hc_err *err)
+static int begin(struct warden *warden, struct held_cell *cell, const struct cell_spec *spec, const int *fds,
+                 size_t count, struct hc_err *err)
 {
     struct cell_mount mounts[CELL_MAX_MOUNTS];
-    int result = spec->mount_count ? read_mounts(fd, spec->mount_count, mounts, err) : 0;
+    struct cell_parts parts = {.mounts = mounts, .lookups = -1};
+    int result = 0;
+    if (count != (size_t)(spec->mount_count > 0) + (spec->lookups > 0))
+        result = hc_fail(err, HC_CLASS_OURS, EPROTO, "the cell's parts are not all there");
+    if (result == 0 && spec->mount_count)
+        result = read_mounts(fds[0], spec->mount_count, mounts, err);
+    if (result == 0 && spec->lookups)
+        result = check_lookups(parts.lookups = fds[count - 1], spec->lookups, err);
     if (result == 0)
         result = cell_spec_check(spec, mounts, err);
     if (result < 0)
@@ -316,11 +331,12 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
     int trees[CELL_MAX_MOUNTS];
     for (int i = 0; i < CELL_MAX_MOUNTS; i++)
         trees[i] = -1;
-    bool asked = warden->hosts >= 0 && warden->host.many_uids && spec->mount_count;
-    if (asked)
+    if (warden->hosts >= 0 && warden->host.many_uids && spec->mount_count) {
+        parts.trees = trees;
         result = ask_for_hosts(warden, mounts, spec->mount_count, slot, trees, err);
+    }
     if (result == 0)
-        result = cell_begin(&warden->host, spec, mounts, asked ? trees : NULL, slot, name, &cell->cell, err);
+        result = cell_begin(&warden->host, spec, &parts, slot, name, &cell->cell, err);
     for (int i = 0; i < CELL_MAX_MOUNTS; i++)
         hc_close(trees[i]);
     if (cell->cell.pid == 0)
@@ -339,8 +355,8 @@ static int begin(struct warden *warden, struct held_cell *cell, const struct cel
 }
 
 /* NULL: err says why, and there is nothing to clear that does not clear itself. */
-static struct held_cell *build(struct warden *warden, const struct cell_spec *spec, int mounts, uint64_t id,
-                               enum held_place place, struct hc_err *err)
+static struct held_cell *build(struct warden *warden, const struct cell_spec *spec, const int *fds, size_t count,
+                               uint64_t id, enum held_place place, struct hc_err *err)
 {
     struct held_cell *cell = calloc(1, sizeof *cell);
     if (!cell) {
@@ -351,7 +367,7 @@ static struct held_cell *build(struct warden *warden, const struct cell_spec *sp
     cell->place = place;
     cell->warden = warden;
     cell_init(&cell->cell);
-    if (begin(warden, cell, spec, mounts, err) == 0)
+    if (begin(warden, cell, spec, fds, count, err) == 0)
         return cell;
     if (cell->cell.pid == 0)
         free(cell);
@@ -363,7 +379,7 @@ static struct held_cell *build(struct warden *warden, const struct cell_spec *sp
 struct held_cell *supervise_build(struct warden *warden, const struct cell_spec *spec, enum held_place place,
                                   struct hc_err *err)
 {
-    return build(warden, spec, -1, 0, place, err);
+    return build(warden, spec, NULL, 0, 0, place, err);
 }
 
 static void take_lasting(struct held_cell *cell, const struct warden_message *message)
@@ -398,7 +414,7 @@ static struct held_cell *take(struct warden *warden, const struct warden_message
     return cell;
 }
 
-void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts)
+void supervise_new_cell(struct warden *warden, const struct warden_message *message, const int *fds, size_t count)
 {
     struct hc_err err = {0};
     uint64_t id = message->cell;
@@ -410,7 +426,7 @@ void supervise_new_cell(struct warden *warden, const struct warden_message *mess
     else if (message->cell_spec.mount_count == 0 && cell_spec_check(&message->cell_spec, NULL, &err) == 0 &&
              take(warden, message))
         return;
-    struct held_cell *cell = err.code ? NULL : build(warden, &message->cell_spec, mounts, id, PLACE_CLIENT, &err);
+    struct held_cell *cell = err.code ? NULL : build(warden, &message->cell_spec, fds, count, id, PLACE_CLIENT, &err);
     if (cell) {
         cell->verbose = message->verbose;
         take_lasting(cell, message);

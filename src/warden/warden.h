@@ -153,8 +153,8 @@ struct warm {
 
 /* supervise.c */
 struct held_cell *supervise_find(struct warden *warden, uint64_t id);
-/* `mounts`: the fd of their array, or -1; it stays the caller's. */
-void supervise_new_cell(struct warden *warden, const struct warden_message *message, int mounts);
+/* The fds stay the caller's. */
+void supervise_new_cell(struct warden *warden, const struct warden_message *message, const int *fds, size_t count);
 void supervise_destroy(struct warden *warden, uint64_t id, bool told); /* told: the client hears when it is gone */
 void supervise_retire(
     struct held_cell *cell); /* the same, a moment later: nobody waits for it, and only pid 1 is in it */

@@ -212,6 +212,13 @@ static int mounts_file(uint32_t count)
     return hc_memfd_sealed("fuzz", mounts, length);
 }
 
+static int lookups_file(uint32_t length)
+{
+    static char names[CELL_MAX_LOOKUPS];
+    uint32_t most = length < sizeof names ? length : sizeof names;
+    return hc_memfd_sealed("fuzz", names, next_byte() % 4 == 3 ? next_byte() : most);
+}
+
 /* For a cell that lasts. */
 static void make_lasting(struct warden_message *message)
 {
@@ -270,16 +277,20 @@ static void send_message(struct world *world, bool sound)
         for (int i = next_byte() % 8; i >= 0; i--)
             ((uint8_t *)&message)[(next_byte() * 256u + next_byte()) % sizeof message] = next_byte();
     } else {
-        message.cell_spec.mount_count = next_byte() % 4 == 3 ? next_byte() % 18 : 0;
+        uint8_t beside = next_byte();
+        message.cell_spec.mount_count = beside % 4 == 3 ? next_byte() % 18 : 0;
+        message.cell_spec.lookups = beside / 4 % 16 == 15 ? next_byte() * 33u : 0;
         message.job_spec.kind = next_byte() % (message.lasting ? 5 : 2);
         message.job_spec.last = next_byte() % 4 == 3;
     }
     size_t count = 0;
     int fds[WARDEN_KEEP_MAX + 2];
-    if (message.type == WARDEN_CELL_NEW && message.cell_spec.mount_count) {
+    if (message.type == WARDEN_CELL_NEW && (message.cell_spec.mount_count || message.cell_spec.lookups)) {
         prepare_hosts(world, message.cell_spec.mount_count);
-        fds[count++] = mounts_file(message.cell_spec.mount_count);
-        check(fds[0] >= 0);
+        if (message.cell_spec.mount_count)
+            check((fds[count++] = mounts_file(message.cell_spec.mount_count)) >= 0);
+        if (message.cell_spec.lookups && next_byte() % 8 != 7)
+            check((fds[count++] = lookups_file(message.cell_spec.lookups)) >= 0);
     } else {
         size_t wanted = 0;
         if (message.type == WARDEN_JOB_START)

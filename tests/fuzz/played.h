@@ -337,14 +337,15 @@ void cell_init(struct cell *cell)
     witness_init(&cell->witness);
 }
 
-int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_mount *mounts,
-               const int *trees, unsigned slot, const char *name, struct cell *cell, struct hc_err *err)
+int cell_begin(const struct cell_host *host, const struct cell_spec *spec, const struct cell_parts *parts,
+               unsigned slot, const char *name, struct cell *cell, struct hc_err *err)
 {
     struct hc_err none = {0};
     uint8_t how = next_byte();
-    check(cell_spec_check(spec, mounts, &none) == 0);
-    for (uint32_t i = 0; trees && i < spec->mount_count; i++)
-        check(fcntl(trees[i], F_GETFD) >= 0);
+    check(cell_spec_check(spec, parts->mounts, &none) == 0);
+    check(!spec->lookups == (parts->lookups < 0) && (parts->lookups < 0 || fcntl(parts->lookups, F_GETFD) >= 0));
+    for (uint32_t i = 0; parts->trees && i < spec->mount_count; i++)
+        check(fcntl(parts->trees[i], F_GETFD) >= 0);
     for (size_t i = 0; i < played_count; i++)
         check(played[i].kind != PLAYED_CELL || played[i].over || played[i].slot != slot);
     check(strlen(name) < sizeof cell->group.name);

@@ -3,12 +3,16 @@
 A language that is not installed makes its tests fail: `make test` installs them all.
 """
 
+import json
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 import tomllib
 
 import pytest
+from cells import HOTCELL
 from programs import PROGRAMS
 
 SLOW = float(os.environ.get("HOTCELL_SLOW", "1"))
@@ -230,6 +234,25 @@ def test_a_sixteenth_language_can_be_configured(hotcell, tmp_path):
     (tmp_path / "x.toy").chmod(0o755)
     seen = hotcell("run", "--config", tmp_path / "config.toml", tmp_path / "x.toy", "you")
     assert (seen.returncode, seen.stdout) == (0, "hello you\n"), seen
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+def test_what_a_language_looks_up_is_looked_up_by_pid_1_of_its_cell(own_languages, tmp_path):
+    """Beside the program, which is not touched by names that are not there, lead out of the cell's own or are the guest's."""
+    names = ["/usr/share/no-such-name-of-toy", "/usr/bin/rev", "/workspace/main.toy", "/proc/self/fd/0", "/usr/../usr/lib"]
+    env = own_languages("toy", toy(f'command = ["/bin/sh", "-c", "sleep 0.3; exec rev {{entry}}"]\nlookups = {json.dumps(names)}'))
+    plant(tmp_path, {"config.toml": f'[isolation]\nallow_weak = true\n[mounts]\nallowed_read_paths = ["{tmp_path}"]\n'})
+    trace = tmp_path / "trace"
+    for options in ([], ["--read-only=false"], ["--mount", f"{tmp_path}:/data:ro"]):
+        seen = subprocess.run(["strace", "-f", "-o", trace, "-e", "trace=execveat,stat,newfstatat", HOTCELL, "run", "--local",
+                               "--config", tmp_path / "config.toml", "-l", "toy", *options, "-c", "olleh"],
+                              env={**os.environ, **env}, capture_output=True, text=True, timeout=60 * SLOW)
+        assert (seen.returncode, seen.stdout.strip()) == (0, "hello"), seen
+        lines = trace.read_text().splitlines()
+        init = next(line.split()[0] for line in lines if '["hotcell-init"]' in line)
+        asked = [line for line in lines if line.split()[0] == init]
+        for name in names:
+            assert any(f'"{name}"' in line for line in asked), (name, asked)
 
 
 def test_a_language_file_with_a_mistake_is_refused_with_its_line(hotcell, own_languages):

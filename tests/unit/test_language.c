@@ -75,6 +75,8 @@ static void test_every_mistake_is_refused_with_file_and_line(void **state)
         {TOY "[run]\ncommand = [\"/bin/sh\", \"{entrie}\"]\n", "toy.toml:9:", "unknown placeholder"},
         {TOY "[run]\ncommand = [\"/bin/sh\", \"a{sources}\"]\n", "toy.toml:9:", "word of its own"},
         {TOY "[run]\ncommand = [\"/bin/sh\", \"a\\u0000b\"]\n", "toy.toml:9:", "NUL"},
+        {TOY TOY_RUN "lookups = [\"usr/lib/a\"]\n", "toy.toml:10:", "must be an absolute path"},
+        {TOY TOY_RUN "lookups = \"/usr/lib/a\"\n", "toy.toml:10:", "must be a list of strings"},
         {TOY TOY_RUN "[env]\n\"A=B\" = \"x\"\n", "toy.toml:11:", "environment variable"},
         {TOY TOY_RUN "[env]\nA = 1\n", "toy.toml:11:", "must be a string"},
         {TOY TOY_RUN "[version]\ncommand = [\"/bin/sh\"]\npattern = '('\n", "toy.toml:12:", "regular expression"},
@@ -85,6 +87,23 @@ static void test_every_mistake_is_refused_with_file_and_line(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuse_toy(*state, cases[i].text, cases[i].line, cases[i].reason);
+}
+
+static void test_lookups_are_read_and_have_a_bound(void **state)
+{
+    struct language *toy = read_toy(*state, TOY TOY_RUN "lookups = [\"/usr/lib/a\", \"/usr/lib/b\"]\n");
+    assert_int_equal(toy->lookups.count, 2);
+    assert_string_equal(toy->lookups.item[1], "/usr/lib/b");
+    language_free(toy);
+    char text[16384] = TOY TOY_RUN "lookups = [";
+    for (int i = 0; i <= 8192 / 100; i++) {
+        size_t length = strlen(text);
+        snprintf(text + length, sizeof text - length, "\"/%098d\",", i);
+    }
+    refuse_toy(*state, strcat(text, "]\n"), "toy.toml:10:", "must have 8192 bytes at most");
+    hc_cleanup_free char *longer = NULL;
+    assert_true(asprintf(&longer, TOY TOY_RUN "lookups = [\"/%0255d\"]\n", 1) > 0);
+    refuse_toy(*state, longer, "toy.toml:10:", "255 characters at most");
 }
 
 static void test_wrong_values_are_refused(void **state)
@@ -541,6 +560,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         TEST(test_a_whole_file_is_read),
         TEST(test_every_mistake_is_refused_with_file_and_line),
+        TEST(test_lookups_are_read_and_have_a_bound),
         TEST(test_wrong_values_are_refused),
         TEST(test_an_unknown_key_gets_the_nearest_suggested),
         TEST(test_the_built_in_languages_are_all_there),

@@ -84,6 +84,12 @@ static void test_unknown_flags_and_too_many_mounts_are_refused(void **state)
     spec.mount_count = CELL_MAX_MOUNTS + 1;
     hc_err_clear(&err);
     assert_int_equal(cell_spec_check(&spec, NULL, &err), -E2BIG);
+    spec.mount_count = 0;
+    spec.lookups = CELL_MAX_LOOKUPS;
+    assert_int_equal(cell_spec_check(&spec, NULL, &err), 0);
+    spec.lookups++;
+    hc_err_clear(&err);
+    assert_int_equal(cell_spec_check(&spec, NULL, &err), -E2BIG);
 }
 
 static void test_a_mount_is_clean_and_its_source_exists(void **state)
