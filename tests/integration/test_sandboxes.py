@@ -163,7 +163,7 @@ def test_an_idle_sandbox_is_reaped_and_a_busy_one_never(start_server):
     server = start_server("[sandboxes]\ncleanup_interval = \"1s\"\n")
     contract = Contract(server.get("/openapi.json").json)
     idle, busy, kept, session = (Sandbox(server, contract=contract, idle_timeout=2) for _ in range(4))
-    job = busy.detach("sleep 6")
+    job = busy.detach("sleep 12")
     session.shell("sleep 30 &")
     assert idle.made.json["expires_at"] is not None and busy.look()["expires_at"] is None
     deadline = time.monotonic() + 5
