@@ -213,11 +213,13 @@ static int filter_calls(void *plan, struct hc_err *err)
     struct entry_fds *fds = enter->fds;
     if (!enter->entry->witness)
         return hc_seccomp_load(err);
-    int listener = hc_seccomp_load_reporting(err);
-    if (listener < 0)
+    /* Of one that can be frozen, or could go on after its last word, no last word is heard. */
+    int listener = enter->entry->shared ? -1 : hc_seccomp_load_reporting(SECCOMP_WAIT_FIRM, NULL);
+    pid_t speaker = listener >= 0 ? getpid() : 0;
+    if (listener < 0 && (listener = hc_seccomp_load_reporting(SECCOMP_WAIT_ANY, err)) < 0)
         return listener;
     return witness_hand(HC_TAKE_FD(fds->witness_door), HC_TAKE_FD(fds->witness_bell), listener, enter->entry->witness,
-                        err);
+                        speaker, err);
 }
 
 /* After the listener has been sent: the kernel refuses a message with fds to a user who has more of them on the way

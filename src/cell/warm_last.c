@@ -19,17 +19,24 @@ void warm_last_is_heard(bool yes)
     heard = yes ? getpid() : 0;
 }
 
+static bool may_say(void)
+{
+    return heard && getpid() == heard && __libc_single_threaded;
+}
+
 void warm_last_say(int code)
 {
-    if (heard && getpid() == heard && __libc_single_threaded && hc_close_range(0, ~0U, 0) == 0)
-        syscall(SYS_exit_group, code, WITNESS_LAST);
+    if (!may_say() || hc_close_range(0, ~0U, 0) < 0)
+        return;
+    syscall(SYS_exit_group, code, WITNESS_LAST);
+    syscall(SYS_exit_group, code, 0); /* not as the C library makes it, which may leave our word where it is */
 }
 
 static void say_at_exit(int code, void *nothing)
 {
     (void)nothing;
-    if (!heard)
-        return;
+    if (!may_say())
+        return; /* another thread may hold a stream, and never let it go */
     fflush(NULL);
     warm_last_say(code);
 }

@@ -8,7 +8,7 @@
 void warm_last_at_exit(void);
 /* Of this process, or not. Not of those that it forks. */
 void warm_last_is_heard(bool yes);
-/* Returns where nobody listens, or where it would be too early: the exit is then to be made as ever. */
+/* Returns where nobody would hear it, or others are still at work: the exit is then to be made as ever. */
 void warm_last_say(int code);
 
 #endif

@@ -445,7 +445,7 @@ _Noreturn void warm_leave(int code)
     warm_pages_report();
     warm_last_say(code);
     for (;;)
-        syscall(SYS_exit_group, code);
+        syscall(SYS_exit_group, code, 0);
 }
 
 /* ---- the doors ---- */

@@ -56,9 +56,9 @@ static void empty_door(int door, int bell)
     hc_close(ring);
 }
 
-int witness_hand(int door, int bell, int listener, uint64_t job, struct hc_err *err)
+int witness_hand(int door, int bell, int listener, uint64_t job, pid_t speaker, struct hc_err *err)
 {
-    struct witness_word word = {.job = job, .pid = getpid()};
+    struct witness_word word = {.job = job, .pid = speaker};
     struct epoll_event event = {.events = EPOLLIN};
     int result = hc_try_send_fds(door, &word, sizeof word, &listener, 1);
     for (int turn = 0; result == -EAGAIN && turn < ROOM_TURNS; turn++) {

@@ -28,7 +28,8 @@
  * its files and calls exit_group with WITNESS_LAST as a second argument, which the kernel does not look at and the
  * filter does. pid 1 hears of it from the kernel: who calls, and with which code. If that is the job's first process,
  * it passes the code on by the door, and the warden takes it for the end of the job if nobody else is in the cell
- * (job_last_word). The caller is left waiting until it is killed with its cell; where the warden waits for the end
+ * (job_last_word), and kills it. The caller waits for an answer, and no signal but that one gets it out of there
+ * (SECCOMP_WAIT_FIRM; where the kernel has no such thing, no last word counts); where the warden waits for the end
  * itself, it is answered after WITNESS_HOLD_MS, and makes the call without the argument. A program that says it for
  * itself has ended just so.
  */
@@ -39,6 +40,7 @@
 #include "kernel/reported.h"
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum {
     WITNESS_DOOR_FD = 5, /* what pid 1 has, by number: after a pipe and itself, which close by its exec */
@@ -65,7 +67,7 @@ struct witness_row {
 /* What comes by the door, with the listener's fd. */
 struct witness_word {
     uint64_t job;
-    int32_t pid; /* of the job's first process, as the cell sees it: the one whose last word counts */
+    int32_t pid; /* of the job's first process, as the cell sees it, if its last word counts; or 0 */
     int32_t unused;
 };
 
@@ -81,9 +83,9 @@ void witness_init(struct witness *witness);
 int witness_make(struct witness *witness, int *inside, struct hc_err *err);
 void witness_close(struct witness *witness);
 
-/* For a job that has just loaded its filter: the listener is pid 1's after it. Closes the listener and both ends of the
- * job's way to it, also on failure. */
-int witness_hand(int door, int bell, int listener, uint64_t job, struct hc_err *err);
+/* For a job that has just loaded its filter: the listener is pid 1's after it. `speaker`: whose last word counts; 0:
+ * nobody's. Closes the listener and both ends of the job's way to it, also on failure. */
+int witness_hand(int door, int bell, int listener, uint64_t job, pid_t speaker, struct hc_err *err);
 
 /* Of the last words that came, the next. False: there is none, and *gone says whether there can be no more. */
 bool witness_hear(int door, struct witness_last *last, bool *gone);

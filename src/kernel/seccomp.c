@@ -28,11 +28,11 @@ int hc_seccomp_load(struct hc_err *err)
     return load(seccomp_filter, sizeof seccomp_filter, 0, err);
 }
 
-/* Not with SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: whoever waits for an answer can then be frozen, with its sandbox,
- * like any process that waits. A signal that comes meanwhile makes it ask again. */
-int hc_seccomp_load_reporting(struct hc_err *err)
+int hc_seccomp_load_reporting(enum seccomp_wait wait, struct hc_err *err)
 {
-    return load(seccomp_reporting_filter, sizeof seccomp_reporting_filter, SECCOMP_FILTER_FLAG_NEW_LISTENER, err);
+    enum { WAIT_KILLABLE_RECV = 1 << 5 }; /* later than some headers */
+    unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | (wait == SECCOMP_WAIT_FIRM ? WAIT_KILLABLE_RECV : 0);
+    return load(seccomp_reporting_filter, sizeof seccomp_reporting_filter, flags, err);
 }
 
 int hc_seccomp_probe(struct hc_err *err)
@@ -48,7 +48,7 @@ bool hc_seccomp_probe_reporting(void)
 {
     pid_t child = fork();
     if (child == 0)
-        _exit(hc_seccomp_load_reporting(NULL) >= 0 ? 0 : 1);
+        _exit(hc_seccomp_load_reporting(SECCOMP_WAIT_ANY, NULL) >= 0 ? 0 : 1);
     int status = 1;
     pid_t ended;
     do

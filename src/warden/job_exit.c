@@ -5,6 +5,7 @@
 #include "kernel/sys.h"
 #include "warden/warden.h"
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -97,6 +98,7 @@ void job_last_word(struct held_job *job, int code)
     if (message.facts.end != JOB_EXITED || (message.facts.counted & counted) != counted)
         return;
     message.job_spec.last = true;
+    hc_pidfd_signal(job->pidfd, SIGKILL); /* whatever pid 1 says to it now, it does nothing more */
     job_tell(job, &message);
     retire(job, false);
 }

@@ -49,6 +49,23 @@ def test_a_run_is_written_down_with_its_tenant(server):
     assert entry["detail"] == {"calls": [{"name": "socket", "count": 1}, {"name": "mount", "count": 3}, {"name": "setns", "count": 1}]}
 
 
+@pytest.mark.parametrize("env", [{}, {"PYTHONHASHSEED": "random"}], ids=["warm", "cold"])
+def test_words_that_leave_no_entry_do_not_wear_out_the_witness(server, env):
+    """A last word (src/cell/witness.h) that does not count is answered, as often as a guest likes, and what it tries afterwards is written down."""
+    code = BY_PYTHON + f"""
+import os
+if os.fork() == 0:
+    for _ in range(6000):
+        libc.syscall(231, 0, 0x62796521)
+    print(call({MOUNT}, 0, 0, 0, 0, 0), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    answer = server.run(language="python", code=code, env=env)
+    assert answer.json["stdout"] == "EPERM\n"
+    assert calls_of(server, run=answer.json["id"]) == {"mount": 1}
+
+
 @pytest.mark.parametrize("language", ["python", "javascript", "ruby", "perl", "bash"])
 def test_however_it_was_started(start_server, language):
     server = start_server(f'[warm]\nstart = ["{language}"]\nprimed_min = 1\n[pool]\nmin = 1\n' if language != "bash" else "[pool]\nmin = 0\nmax = 0\n")

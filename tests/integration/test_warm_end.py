@@ -68,6 +68,23 @@ def test_a_program_that_says_its_last_word_has_ended(server):
     assert (result["status"], result["exit_code"], result["stdout"], start) == ("error", 9, "1\n", "warm")
 
 
+SIGNALLED = """import signal
+def go_on(*_):
+    print("it goes on", flush=True)
+signal.signal(signal.SIGALRM, go_on)
+signal.setitimer(signal.ITIMER_REAL, {delay})
+"""
+
+
+@pytest.mark.parametrize("delay", ["0.0002", "0.0005", "0.001", "0.002"])
+def test_no_signal_wakes_a_program_that_has_said_its_last_word(server, delay):
+    """It said 9, and that is its end: its own alarm does not get it out of the call once that was heard. Or it was not heard, and it goes on."""
+    code = CALL + SIGNALLED.format(delay=delay) + "print(last(9), flush=True)\ntime.sleep(0.1)"
+    for _ in range(10):
+        result, start = end_of(server, code=code)
+        assert start == "warm" and result["exit_code"] == (0 if "-1" in result["stdout"] else 9), result
+
+
 @pytest.mark.parametrize("language,code", OTHERS)
 def test_other_interpreters_end_as_they_should(server, language, code):
     if not shutil.which(language, path="/usr/bin"):

@@ -164,8 +164,8 @@ static void be_job(const struct witness *witness, int tell, int wait)
     char byte;
     seen.fds_before = open_count();
     int door = dup(witness->door), bell = dup(witness->bell);
-    int listener = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? hc_seccomp_load_reporting(&err) : -1;
-    seen.handed = listener >= 0 ? witness_hand(door, bell, listener, 42, &err) : -1;
+    int listener = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? hc_seccomp_load_reporting(SECCOMP_WAIT_ANY, &err) : -1;
+    seen.handed = listener >= 0 ? witness_hand(door, bell, listener, 42, 0, &err) : -1;
     seen.fds_after = open_count();
     seen.answered = call_mount();
     seen.listener = own_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER);
@@ -273,7 +273,7 @@ static void test_a_door_that_is_full_is_emptied_by_the_bell(void **state)
             close(fd);
         _exit(heard == 1 && epoll_wait(witness.bell, &rung, 1, 0) == 0 ? 0 : 1); /* once, and not again and again */
     }
-    int result = witness_hand(dup(witness.door), dup(witness.bell), dup(event), 2, &err), status = 1;
+    int result = witness_hand(dup(witness.door), dup(witness.bell), dup(event), 2, 0, &err), status = 1;
     assert_int_equal(result, 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -293,7 +293,7 @@ static void test_a_door_that_nobody_empties_starts_nothing(void **state)
     while (hc_try_send_fds(witness.door, &word, sizeof word, &event, 1) == 0)
         continue;
     int before = open_count();
-    assert_int_equal(witness_hand(dup(witness.door), dup(witness.bell), dup(event), 2, &err), -EAGAIN);
+    assert_int_equal(witness_hand(dup(witness.door), dup(witness.bell), dup(event), 2, 0, &err), -EAGAIN);
     assert_int_equal(open_count(), before);
     close(event);
     close(inside);
