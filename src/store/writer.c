@@ -226,6 +226,26 @@ static int write_now(struct store *store, struct task *task)
     return task->result;
 }
 
+static void on_owed(struct hc_loop *loop, void *data)
+{
+    (void)loop;
+    struct store *store = data;
+    store->owed = NULL;
+    pthread_mutex_lock(&store->lock);
+    if (store->owes_wake)
+        wake_thread(store);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* For a patient task: what it belongs to is on its way, as a rule, and wakes the thread if need be. True when the
+ * thread is woken in time where nothing comes. */
+static bool may_owe_wake(struct store *store, uint64_t now)
+{
+    if (store->owed == NULL)
+        store->owed = hc_loop_timer(store->loop, now + PATIENCE_US, on_owed, store);
+    return store->owed != NULL;
+}
+
 /* 0 when it is in the queue, and then it is the thread's. */
 static int enqueue(struct store *store, struct task *task)
 {
@@ -254,7 +274,7 @@ static int enqueue(struct store *store, struct task *task)
         store->bytes += task->bytes;
         if (store->journal != NULL && task->apply == history_apply_insert && !task->refused)
             ids_add(store, task);
-        store->owes_wake = patient; /* the end of its run is on its way */
+        store->owes_wake = patient && may_owe_wake(store, now);
         if (!task->patient && write_at_once(store, task->prompt, now)) {
             batch_write(store);
             store->owes_wake = store->done_first != NULL; /* who waits is told first: call_done */
@@ -388,5 +408,6 @@ void writer_close(struct store *store)
     task_free_all(store->pending_first);
     journal_close(store->journal);
     hc_watch_remove(store->watch);
+    hc_timer_remove(store->owed);
     store->eventfd = hc_close(store->eventfd);
 }

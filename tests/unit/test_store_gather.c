@@ -99,6 +99,31 @@ static void test_what_gathers_is_written_when_the_store_is_closed(void **state)
     assert_int_equal(store_open(fixture->folder->path, fixture->loop, false, &fixture->store, &err), 0);
 }
 
+static uint64_t written(struct store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    uint64_t last = journal_last(store->journal);
+    pthread_mutex_unlock(&store->lock);
+    return last;
+}
+
+/* What a run used waits for the run's end, which may not come: it is written all the same, while the thread has nothing
+ * to wake it and the loop nothing else to do. */
+static void test_what_waits_for_an_end_that_does_not_come_is_written(void **state)
+{
+    struct fixture *fixture = *state;
+    submit(fixture, 0, 2);
+    wait_for(fixture, 0, 2);
+    uint64_t settled = hc_now() + 300 * 1000;
+    while (hc_now() < settled)
+        assert_true(hc_loop_turn(fixture->loop, 50) >= 0);
+    uint64_t before = written(fixture->store), deadline = hc_now() + 10 * 1000 * 1000;
+    assert_int_equal(store_usage_add(fixture->store, "alice", 20000, 5, 1), 0);
+    while (written(fixture->store) == before && hc_now() < deadline)
+        assert_true(hc_loop_turn(fixture->loop, 100) >= 0);
+    assert_int_equal(written(fixture->store), before + 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -107,6 +132,7 @@ int main(void)
         TEST(test_what_cannot_wait_takes_along_what_gathers),
         TEST(test_nothing_gathers_any_more_when_the_crowd_is_gone),
         TEST(test_what_gathers_is_written_when_the_store_is_closed),
+        TEST(test_what_waits_for_an_end_that_does_not_come_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
