@@ -57,6 +57,12 @@ void cell_kill(const struct cell *cell);
  * being killed by the kernel. */
 bool cell_is_ending(const struct cell *cell);
 
+/* What comes through a job's report when its program begins. */
+struct cell_start {
+    uint64_t time;         /* CLOCK_MONOTONIC, µs */
+    uint64_t user, system; /* what its process had used by then, µs */
+};
+
 enum cell_job_kind {
     CELL_JOB_PROGRAM,
     CELL_JOB_COLLECT,  /* writes files to stdout: archive.h */
@@ -83,8 +89,7 @@ struct cell_job {
 };
 
 /* Put a job into the cell: one fork, whose child seals itself before it runs anything of the guest's. *report as in
- * cell_begin, but the time of its start (CLOCK_MONOTONIC, µs, a uint64_t) comes first: end of file after that once the
- * program was exec'ed. */
+ * cell_begin, but a struct cell_start comes first: end of file after that once the program was exec'ed. */
 int cell_enter(const struct cell_host *host, const struct cell *cell, const struct cgroup *group,
                const struct cell_job *job, pid_t *pid, int *pidfd, int *report, struct hc_err *err);
 

@@ -200,6 +200,11 @@ void entry_report_start(int report)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
-    uint64_t now = (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_nsec / 1000;
-    (void)hc_write_all(report, &now, sizeof now); /* whoever reads it has a clock as well */
+    struct cell_start start = {.time = (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_nsec / 1000};
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        start.user = (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec;
+        start.system = (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
+    }
+    (void)hc_write_all(report, &start, sizeof start); /* whoever reads it has a clock as well */
 }

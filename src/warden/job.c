@@ -135,10 +135,12 @@ void job_read_report(struct held_job *job)
         err->field[sizeof err->field - 1] = err->message[sizeof err->message - 1] =
             err->remedy[sizeof err->remedy - 1] = '\0';
         job->err = *err;
-    } else if (length == sizeof job->said.time && (job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL)) {
+    } else if (length == sizeof job->said.start && (job->spec.kind == JOB_PROGRAM || job->spec.kind == JOB_TERMINAL)) {
         /* Its own clock, within what can be true: a guest has no say in it, and yet. */
         uint64_t now = hc_now();
-        job->exec_at = job->said.time < job->begun ? job->begun : job->said.time > now ? now : job->said.time;
+        uint64_t time = job->said.start.time;
+        job->exec_at = time < job->begun ? job->begun : time > now ? now : time;
+        job->own = job->said.start;
     }
     hc_watch_remove(job->report_watch);
     job->report_watch = NULL;
@@ -179,7 +181,7 @@ static void on_report(struct hc_loop *loop, int fd, uint32_t events, void *data)
     if (!job_hear_report(job))
         return;
     if (job->gate >= 0 && job->cell->state == HELD_BUILDING) {
-        if (job->said_length == sizeof job->said.time && builder_has_ended(job->cell)) /* it has a program */
+        if (job->said_length == sizeof job->said.start && builder_has_ended(job->cell)) /* it has a program */
             supervise_built(job->cell);
         else /* it failed: perhaps because the builder has */
             supervise_heed_builder(job->cell);

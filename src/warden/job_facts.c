@@ -30,15 +30,23 @@ void job_gather(struct held_job *job, const siginfo_t *info, const struct rusage
     facts->start = job->start;
     facts->exit_code = info->si_code == CLD_EXITED ? info->si_status : -1;
     facts->signal = info->si_code == CLD_EXITED ? 0 : info->si_status;
-    facts->cpu = microseconds(&usage->ru_utime) + microseconds(&usage->ru_stime);
-    facts->user = microseconds(&usage->ru_utime);
-    facts->system = microseconds(&usage->ru_stime);
+    uint64_t user = less(microseconds(&usage->ru_utime), job->own.user);
+    uint64_t system = less(microseconds(&usage->ru_stime), job->own.system);
+    facts->cpu = user + system;
+    facts->user = user;
+    facts->system = system;
     facts->memory_peak = (uint64_t)usage->ru_maxrss * 1024;
     if (stats.counted & CGROUP_HAS_CPU) {
         facts->counted |= ISOLATION_CPU;
         facts->cpu = less(stats.cpu, job->before.cpu);
         facts->user = less(stats.user, job->before.user);
         facts->system = less(stats.system, job->before.system);
+        /* One that came early may have begun, and even ended, before what its group had used was looked at. */
+        if (facts->cpu < user + system) {
+            facts->cpu = user + system;
+            facts->user = user;
+            facts->system = system;
+        }
     }
     if (stats.counted & CGROUP_HAS_MEMORY) {
         facts->counted |= ISOLATION_MEMORY;

@@ -115,8 +115,9 @@ struct held_job {
     uint64_t witness; /* its number in the cell's book, or 0 */
     pid_t pid;
     int pidfd, report, oom;
+    struct cell_start own; /* as it was when the program began */
     struct {
-        uint64_t time;
+        struct cell_start start;
         struct hc_err err;
     } said; /* what has come through `report`, as far as it has */
     size_t said_length;

@@ -129,9 +129,9 @@ static void tell_report(struct played *process, bool failed)
     if (process->report < 0)
         return;
     struct hc_err err = {0};
-    uint64_t now = played_now();
+    struct cell_start start = {.time = played_now()};
     if (process->kind == PLAYED_JOB && !failed)
-        (void)hc_write_all(process->report, &now, sizeof now);
+        (void)hc_write_all(process->report, &start, sizeof start);
     if (failed) {
         memset(&err, 'x', sizeof err); /* not terminated: the warden trusts nobody's strings */
         err.code = next_byte();

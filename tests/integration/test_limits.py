@@ -665,6 +665,12 @@ def test_usage_is_the_kernels_count_of_the_whole_run():
         assert MIB <= usage["memory_peak"] <= 100 * MIB
 
 
+def test_usage_begins_with_the_program():
+    """However late the warden looks: what a program did that was over by then is counted, in each of many runs."""
+    used = sorted(cells.shell("i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done").usage["cpu_ms"] for _ in range(25))
+    assert used[0] > used[12] / 3, used
+
+
 @needs("cpu")
 def test_usage_counts_children_that_nobody_waited_for():
     run = cells.shell("(while :; do :; done) & sleep 2; exit 0", "--cpus", "1")
