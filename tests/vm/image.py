@@ -28,6 +28,7 @@ LEFT_OUT = re.compile(r"^/usr/share/(doc(?!/dash/)|man|info|locale|lintian|bug|i
                       r"|^/usr/lib/python3(\.11)?/(idlelib|lib2to3|test|ensurepip)/|^/etc/(init\.d|cron|rc|systemd|default)")
 ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
        "/var/lib/dpkg/status", "/etc/R/Renviron")  # the last is made when R is installed
+MADE = ("/etc/php",)  # folders that are made when a package is installed: without its conf.d, php has no FFI
 FOLDERS = ("dev", "proc", "sys", "run", "tmp", "mnt", "root", "var/tmp", "var/lib", "etc", "home")
 
 
@@ -149,6 +150,7 @@ def make(path, source, build, kernel_version, plans, more):
     programs = [path for path in build.glob("*hotcell*") if path.is_file()]
     # The package list is what tells the version of a program that does not tell it itself.
     paths |= set(alternatives_of(paths)) | set(libraries_of(programs)) | set(ETC)
+    paths |= {os.path.join(folder, name) for made in MADE for folder, folders, files in os.walk(made) for name in (".", *folders, *files)}
     listed = "\0".join(sorted(p[1:] for p in paths if os.path.lexists(p)))
     pack = subprocess.Popen(["tar", "-C", "/", "--null", "--no-recursion", "-T", "-", "-cf", "-"], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE)
