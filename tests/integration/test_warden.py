@@ -36,7 +36,7 @@ def named(pids, name):
             with open(f"/proc/{pid}/comm") as file:
                 if file.read().strip() == name:
                     return pid
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it went before it was opened, or between that and the reading
             pass
     return None
 
