@@ -47,6 +47,23 @@ static void drop(struct witnessing *all, size_t index)
     all->list[index] = all->list[--all->count];
 }
 
+static void refuse(const struct listener *listener, uint64_t id, int error)
+{
+    struct seccomp_notif_resp said = {.id = id, .error = -error};
+    ioctl(listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &said);
+}
+
+/* One whose last word does not count. */
+static void let_go(struct witnessing *all, uint64_t job)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->list[i].held && all->list[i].row.job == job) {
+            refuse(&all->list[i], all->list[i].held, ENOSYS);
+            all->list[i].held = 0;
+            all->held--;
+        }
+}
+
 /* Those that lie in the door. One for which there is no place is closed: its calls are refused, and not counted. */
 static void take_listeners(struct witnessing *all)
 {
@@ -58,13 +75,9 @@ static void take_listeners(struct witnessing *all)
             all->list[all->count++] = (struct listener){.fd = fd, .pid = word.pid, .row = {.job = word.job}};
         else if (count == 1)
             hc_close(fd);
+        else
+            let_go(all, word.job);
     }
-}
-
-static void refuse(const struct listener *listener, uint64_t id, int error)
-{
-    struct seccomp_notif_resp said = {.id = id, .error = -error};
-    ioctl(listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &said);
 }
 
 /* The warden is told, and ends the cell or waits for the end itself. False: it is not the first process of its job, or
@@ -81,19 +94,25 @@ static bool pass_on(struct witnessing *all, struct listener *listener, const str
     return true;
 }
 
-/* One that was not ended is to go on. */
-static void let_go(struct witnessing *all)
+/* The warden does not answer. */
+static void let_late_go(struct witnessing *all)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if ((now.tv_sec - all->since.tv_sec) * 1000 + (now.tv_nsec - all->since.tv_nsec) / 1000000 < WITNESS_HOLD_MS)
         return;
     for (size_t i = 0; i < all->count; i++)
-        if (all->list[i].held) {
-            refuse(&all->list[i], all->list[i].held, ENOSYS);
-            all->list[i].held = 0;
-        }
-    all->held = 0;
+        let_go(all, all->list[i].row.job);
+}
+
+/* While a last word waits for its answer, that is listened for as well: it comes by the door. */
+static int wait_for_work(const struct witnessing *all)
+{
+    struct epoll_event event;
+    struct pollfd ready[] = {{.fd = WITNESS_BELL_FD, .events = POLLIN}, {.fd = WITNESS_DOOR_FD, .events = POLLIN}};
+    if (all->held && poll(ready, 2, WITNESS_HOLD_MS) < 0)
+        return -1;
+    return epoll_wait(WITNESS_BELL_FD, &event, 1, all->held ? 0 : -1);
 }
 
 /* One call. Nothing of it is looked at but its number, and of a last word its code;
@@ -167,11 +186,10 @@ int main(void)
     while (fcntl(WITNESS_BELL_FD, F_GETFD) < 0)
         pause(); /* no witness is wanted */
     for (;;) {
-        struct epoll_event event;
-        if (epoll_wait(WITNESS_BELL_FD, &event, 1, all.held ? WITNESS_HOLD_MS : -1) < 0 && errno != EINTR)
+        if (wait_for_work(&all) < 0 && errno != EINTR)
             return 125;
         if (all.held)
-            let_go(&all);
+            let_late_go(&all);
         take_listeners(&all);
         serve(&all);
     }

@@ -75,6 +75,12 @@ int witness_hand(int door, int bell, int listener, uint64_t job, pid_t speaker, 
     return result < 0 ? hc_fail_errno(err, HC_CLASS_OURS, -result, "reporting refused calls") : 0;
 }
 
+void witness_refuse(int door, uint64_t job)
+{
+    struct witness_word word = {.job = job};
+    (void)hc_try_send_fds(door, &word, sizeof word, NULL, 0);
+}
+
 bool witness_hear(int door, struct witness_last *last, bool *gone)
 {
     ssize_t size;

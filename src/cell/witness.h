@@ -28,10 +28,10 @@
  * its files and calls exit_group with WITNESS_LAST as a second argument, which the kernel does not look at and the
  * filter does. pid 1 hears of it from the kernel: who calls, and with which code. If that is the job's first process,
  * it passes the code on by the door, and the warden takes it for the end of the job if nobody else is in the cell
- * (job_last_word), and kills it. The caller waits for an answer, and no signal but that one gets it out of there
+ * (job_last_word), and ends the cell. The caller waits for an answer, and no signal but that one gets it out of there
  * (SECCOMP_WAIT_FIRM; where the kernel has no such thing, no last word counts); where the warden waits for the end
- * itself, it is answered after WITNESS_HOLD_MS, and makes the call without the argument. A program that says it for
- * itself has ended just so.
+ * itself, it says so by the door, or nothing for WITNESS_HOLD_MS; then the call is refused, and made without the
+ * argument. A program that says it for itself has ended just so.
  */
 #ifndef HC_CELL_WITNESS_H
 #define HC_CELL_WITNESS_H
@@ -51,7 +51,7 @@ enum {
     WITNESS_ROWS = 1024,
     WITNESS_ANSWERS = 4096,
     WITNESS_LAST = 0x62796521, /* as syscalls.h has it */
-    WITNESS_HOLD_MS = 5,       /* longer than the warden takes to end the cell */
+    WITNESS_HOLD_MS = 1000,    /* longer than the warden takes to end the cell, or to answer */
 };
 
 /* Of one cell; all -1 where nothing is reported. `door` is the end to send to. */
@@ -67,7 +67,8 @@ struct witness_row {
 /* What comes by the door, with the listener's fd. */
 struct witness_word {
     uint64_t job;
-    int32_t pid; /* of the job's first process, as the cell sees it, if its last word counts; or 0 */
+    int32_t pid; /* of the job's first process, as the cell sees it, if its last word counts; or 0. Without an fd: the
+                    answer to that word */
     int32_t unused;
 };
 
@@ -86,6 +87,9 @@ void witness_close(struct witness *witness);
 /* For a job that has just loaded its filter: the listener is pid 1's after it. `speaker`: whose last word counts; 0:
  * nobody's. Closes the listener and both ends of the job's way to it, also on failure. */
 int witness_hand(int door, int bell, int listener, uint64_t job, pid_t speaker, struct hc_err *err);
+
+/* The answer to a last word that does not count: whoever said it goes on. Without it, it does later. */
+void witness_refuse(int door, uint64_t job);
 
 /* Of the last words that came, the next. False: there is none, and *gone says whether there can be no more. */
 bool witness_hear(int door, struct witness_last *last, bool *gone);

@@ -5,7 +5,6 @@
 #include "kernel/sys.h"
 #include "warden/warden.h"
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -79,15 +78,15 @@ static void retire(struct held_job *job, bool reaped)
 
 /* What is known of it is all there is to know: it is the last of its cell, runs, and nobody else is in there whose
  * doings would count, nor has the kernel ended anybody. Anything else is told by its real end. */
-void job_last_word(struct held_job *job, int code)
+bool job_last_word(struct held_job *job, int code)
 {
     struct held_cell *cell = job->cell;
     if (!job->running || job->over || job->waiting || job->end != JOB_EXITED || cell->lasting || !cell->id ||
         cell->state != HELD_READY || !job->spec.last || !job->spec.untold || !job_hear_report(job))
-        return;
+        return false;
     job_read_report(job);
     if (!job->exec_at || job->err.code || !is_alone(job, 2))
-        return;
+        return false;
     job_close_fds(job);
     siginfo_t info = {.si_code = CLD_EXITED};
     info.si_status = code & 0xff; /* as the kernel takes it */
@@ -96,11 +95,11 @@ void job_last_word(struct held_job *job, int code)
     job_gather(job, &info, &usage, &message.facts);
     uint32_t counted = ISOLATION_CPU | ISOLATION_MEMORY | ISOLATION_PIDS;
     if (message.facts.end != JOB_EXITED || (message.facts.counted & counted) != counted)
-        return;
+        return false;
     message.job_spec.last = true;
-    hc_pidfd_signal(job->pidfd, SIGKILL); /* whatever pid 1 says to it now, it does nothing more */
     job_tell(job, &message);
     retire(job, false);
+    return true;
 }
 
 void job_on_exit(struct hc_loop *loop, int fd, uint32_t events, void *data)

@@ -37,11 +37,11 @@ static void on_word(struct hc_loop *loop, int fd, uint32_t events, void *data)
         }
         return;
     }
-    for (struct held_job *job = cell->jobs; job; job = job->next)
-        if (job->witness == last.job) {
-            job_last_word(job, last.code);
-            return;
-        }
+    struct held_job *job = cell->jobs;
+    while (job && job->witness != last.job)
+        job = job->next;
+    if (!job || !job_last_word(job, last.code))
+        witness_refuse(fd, last.job);
 }
 
 /* Programs of zygotes say their last word (warm_preload.c). Without it their end is heard of a little later. */

@@ -113,6 +113,9 @@ static void let_die(struct held_cell *cell, enum job_end reason, const struct hc
     struct held_job *next;
     for (struct held_job *job = cell->jobs; job; job = next) {
         next = job->next;
+        /* One that waits after its last word goes before pid 1, whose end would send it back. */
+        if (job->over && job->exit_watch)
+            hc_pidfd_signal(job->pidfd, SIGKILL);
         if (job->over)
             continue;
         if (job->running)

@@ -204,7 +204,7 @@ void job_tell(const struct held_job *job, const struct warden_message *message);
 /* job_exit.c */
 void job_on_exit(struct hc_loop *loop, int fd, uint32_t events, void *data); /* its pidfd is readable */
 /* It is about to make exit_group(2) with this code, by the kernel's word (cell/witness.h). */
-void job_last_word(struct held_job *job, int code);
+bool job_last_word(struct held_job *job, int code); /* false: it is to go on, and its real end will tell */
 
 /* job_group.c */
 int job_choose_group(struct held_job *job, struct hc_err *err); /* job->group */
