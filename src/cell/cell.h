@@ -60,7 +60,7 @@ bool cell_is_ending(const struct cell *cell);
 /* What comes through a job's report when its program begins. */
 struct cell_start {
     uint64_t time;         /* CLOCK_MONOTONIC, µs */
-    uint64_t user, system; /* what its process had used by then, µs */
+    uint64_t user, system; /* what its process, and those that it had waited for, had used by then, µs */
 };
 
 enum cell_job_kind {

@@ -213,8 +213,10 @@ static int filter_calls(void *plan, struct hc_err *err)
     struct entry_fds *fds = enter->fds;
     if (!enter->entry->witness)
         return hc_seccomp_load(err);
-    /* Of one that can be frozen, or could go on after its last word, no last word is heard. */
-    int listener = enter->entry->shared ? -1 : hc_seccomp_load_reporting(SECCOMP_WAIT_FIRM, NULL);
+    /* Last words are of programs that have waited at a door for what they were to do, in a cell that is never frozen.
+     */
+    bool may_speak = fds->door >= 0 && !enter->entry->shared;
+    int listener = may_speak ? hc_seccomp_load_reporting(SECCOMP_WAIT_FIRM, NULL) : -1;
     pid_t speaker = listener >= 0 ? getpid() : 0;
     if (listener < 0 && (listener = hc_seccomp_load_reporting(SECCOMP_WAIT_ANY, err)) < 0)
         return listener;

@@ -201,10 +201,13 @@ void entry_report_start(int report)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     struct cell_start start = {.time = (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_nsec / 1000};
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) == 0) {
-        start.user = (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec;
-        start.system = (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
+    static const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN}; /* as wait4 will tell of it */
+    for (unsigned i = 0; i < 2; i++) {
+        struct rusage usage;
+        if (getrusage(whose[i], &usage) < 0)
+            continue;
+        start.user += (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec;
+        start.system += (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
     }
     (void)hc_write_all(report, &start, sizeof start); /* whoever reads it has a clock as well */
 }

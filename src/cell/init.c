@@ -53,13 +53,14 @@ static void refuse(const struct listener *listener, uint64_t id, int error)
     ioctl(listener->fd, SECCOMP_IOCTL_NOTIF_SEND, &said);
 }
 
-/* One whose last word does not count. */
+/* One whose last word does not count, nor will another: the warden is asked once by each, and not at a guest's pace. */
 static void let_go(struct witnessing *all, uint64_t job)
 {
     for (size_t i = 0; i < all->count; i++)
         if (all->list[i].held && all->list[i].row.job == job) {
             refuse(&all->list[i], all->list[i].held, ENOSYS);
             all->list[i].held = 0;
+            all->list[i].pid = 0;
             all->held--;
         }
 }
@@ -151,7 +152,8 @@ static void serve(struct witnessing *all)
             answer(all, &all->list[i]);
         else if (ready[i].revents)
             drop(all, i); /* nobody has its filter any more */
-        if (i < all->count && all->list[i].fd == ready[i].fd && all->list[i].answers >= WITNESS_ANSWERS)
+        if (i < all->count && all->list[i].fd == ready[i].fd && all->list[i].answers >= WITNESS_ANSWERS &&
+            !all->list[i].held)
             drop(all, i);
     }
 }

@@ -27,11 +27,11 @@
  * it: the memory of the process goes in between. So a program that began warm and is at its end (warm_preload.c) closes
  * its files and calls exit_group with WITNESS_LAST as a second argument, which the kernel does not look at and the
  * filter does. pid 1 hears of it from the kernel: who calls, and with which code. If that is the job's first process,
- * it passes the code on by the door, and the warden takes it for the end of the job if nobody else is in the cell
- * (job_last_word), and ends the cell. The caller waits for an answer, and no signal but that one gets it out of there
- * (SECCOMP_WAIT_FIRM; where the kernel has no such thing, no last word counts); where the warden waits for the end
- * itself, it says so by the door, or nothing for WITNESS_HOLD_MS; then the call is refused, and made without the
- * argument. A program that says it for itself has ended just so.
+ * it passes the code on by the door, once in the life of a job, and the warden takes it for the end of the job if
+ * nobody else is in the cell (job_last_word), and ends the cell. The caller waits for an answer, and no signal but that
+ * one gets it out of there (SECCOMP_WAIT_FIRM; where the kernel has no such thing, no last word counts); where the
+ * warden waits for the end itself, it says so by the door, or nothing for WITNESS_HOLD_MS; then the call is refused,
+ * and made without the argument. A program that says it for itself has ended just so.
  */
 #ifndef HC_CELL_WITNESS_H
 #define HC_CELL_WITNESS_H

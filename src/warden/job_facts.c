@@ -30,6 +30,7 @@ void job_gather(struct held_job *job, const siginfo_t *info, const struct rusage
     facts->start = job->start;
     facts->exit_code = info->si_code == CLD_EXITED ? info->si_status : -1;
     facts->signal = info->si_code == CLD_EXITED ? 0 : info->si_status;
+    uint64_t all = microseconds(&usage->ru_utime) + microseconds(&usage->ru_stime);
     uint64_t user = less(microseconds(&usage->ru_utime), job->own.user);
     uint64_t system = less(microseconds(&usage->ru_stime), job->own.system);
     facts->cpu = user + system;
@@ -57,11 +58,11 @@ void job_gather(struct held_job *job, const siginfo_t *info, const struct rusage
         /* The first group holds pid 1 of the cell as well, which is ours. */
         facts->pids_peak = less(stats.pids_peak, job->group == &job->cell->cell.group ? 1 : 0);
     }
-    /* Without a controller RLIMIT_CPU stands in, for each process: the signal is its, and wait4 says that the time was
-     * used. */
+    /* Without a controller RLIMIT_CPU stands in, for each process from its beginning: the signal is its, and wait4 says
+     * that the time was used. */
     uint64_t cpu_time = job->spec.limits.cpu_time;
-    if (cpu_time && !(base->controllers & CGROUP_HAS_CPU) && job->end == JOB_EXITED &&
-        facts->cpu + 200000 >= cpu_time && (facts->signal == SIGXCPU || facts->signal == SIGKILL))
+    if (cpu_time && !(base->controllers & CGROUP_HAS_CPU) && job->end == JOB_EXITED && all + 200000 >= cpu_time &&
+        (facts->signal == SIGXCPU || facts->signal == SIGKILL))
         job->end = JOB_CPU_TIME;
     witness_read(job->cell->cell.witness.book, job->witness, &facts->calls);
     facts->oom_kills = stats.oom_kills;

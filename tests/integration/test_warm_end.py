@@ -85,6 +85,20 @@ def test_no_signal_wakes_a_program_that_has_said_its_last_word(server, delay):
         assert start == "warm" and result["exit_code"] == (0 if "-1" in result["stdout"] else 9), result
 
 
+def wakes_of(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
+
+
+def test_a_guest_does_not_wake_the_warden_as_often_as_it_likes(server):
+    """Its word does not count, for it is not alone; it says it again and again."""
+    warden = server.process_of("hotcell-warden")
+    before = wakes_of(warden)
+    result, start = end_of(server, code=CALL + "if os.fork() == 0: time.sleep(60)\nfor _ in range(20000): last(0)\nprint(1); os._exit(3)")
+    assert (result["exit_code"], result["stdout"], start) == (3, "1\n", "warm")
+    assert wakes_of(warden) - before < 2000
+
+
 @pytest.mark.parametrize("language,code", OTHERS)
 def test_other_interpreters_end_as_they_should(server, language, code):
     if not shutil.which(language, path="/usr/bin"):
