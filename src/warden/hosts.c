@@ -5,9 +5,11 @@
 #include "base/fd.h"
 #include "kernel/sys.h"
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -17,15 +19,24 @@ static uint64_t guest_of(uint32_t slot)
     return 2 + 2 * (uint64_t)slot;
 }
 
+/* It goes with its parent, however that goes, and holds nothing of it meanwhile: the lock of a state folder, say. */
+static _Noreturn void hold_namespace(pid_t parent)
+{
+    hc_close_range(0, ~0U, 0);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0)
+        while (getppid() == parent)
+            pause();
+    _exit(0);
+}
+
 /* A user namespace whose maps say: what is `from` on the disk is `to` here. It needs a process only until its fd is
  * open. */
 static int map_namespace(uid_t from_uid, gid_t from_gid, uint64_t to_uid, uint64_t to_gid)
 {
     int pidfd = -1;
-    pid_t pid = hc_clone(CLONE_NEWUSER, -1, &pidfd);
+    pid_t parent = getpid(), pid = hc_clone(CLONE_NEWUSER, -1, &pidfd);
     if (pid == 0)
-        for (;;)
-            pause();
+        hold_namespace(parent);
     if (pid < 0)
         return -errno;
     char path[64], text[64];
