@@ -2,7 +2,8 @@
  * hotcell-init: pid 1 of a cell. It has orphans reaped and, in a server's cells, is the witness of calls that are
  * refused (witness.h); the cell lives as long as it does. It was exec'ed inside the cell, so that its memory belongs to
  * the cell's user namespace (setns(2) by pidfd asks for that), and it is not dumpable, so that no guest can look into
- * it or take one of its fds. It has no capability, and no open file but /dev/null and what a witness has.
+ * it or take one of its fds. It has no capability, and no open file but /dev/null and what a witness has; until it has
+ * read them, the names that it looks up (look_up).
  */
 #include "base/fd.h"
 #include "cell/spec.h"

@@ -21,7 +21,8 @@
  * What always holds: such a call never happens. The filter can only leave it to the listener or, when there is none
  * any more, have the kernel refuse it (ENOSYS). A guest has no fd of the listener, the door, the bell or the book, and
  * cannot get one of pid 1's, which is not dumpable. It cannot make a listener of its own (syscalls.h, seccomp).
- * After WITNESS_ANSWERS of one job's calls pid 1 closes its listener: a flood costs no more than these.
+ * After WITNESS_ANSWERS of one job's calls pid 1 closes its listener: a flood costs no more than these. (Last words,
+ * below, do not count there: they leave no row, and must not use up what a row is written for.)
  *
  * The last word. An exit takes a tenth of a millisecond from exit_group(2) to the point at which the kernel tells of
  * it: the memory of the process goes in between. So a program that began warm and is at its end (warm_preload.c) closes
