@@ -46,6 +46,11 @@ enum {
 /* A preloaded library has nobody to carry its state. */
 static pid_t rehearsing; /* this process, while it does */
 static struct warm_ranges found;
+static const char *setting;
+static struct rehearsal {
+    char *program, *target, folder[256], *words[MAX_WORDS];
+    size_t count;
+} rehearsal;
 
 /* ---- what it uses ---- */
 
@@ -106,8 +111,9 @@ static void fill_heap(void)
     free(malloc(FILL_MOST)); /* and there is room at the top */
 }
 
-void warm_pages_align(void)
+void warm_pages_begin(void)
 {
+    setting = getenv(WARM_REHEARSAL);
     uintptr_t now = (uintptr_t)sbrk(0);
     (void)sbrk((intptr_t)((HUGE - now % HUGE) % HUGE));
 }
@@ -151,19 +157,36 @@ static void gather(void)
 
 /* ---- the rehearsal ---- */
 
+static bool read_setting(struct rehearsal *out)
+{
+    char *text = setting ? strdup(setting) : NULL, *state = NULL;
+    out->count = 0;
+    out->program = text ? strtok_r(text, " ", &state) : NULL;
+    out->target = out->program ? strtok_r(NULL, " ", &state) : NULL;
+    for (char *word; out->target && out->count < MAX_WORDS && (word = strtok_r(NULL, " ", &state));)
+        out->words[out->count++] = word;
+    const char *slash = out->count ? strrchr(out->target, '/') : NULL;
+    if (!slash || (size_t)(slash - out->target) >= sizeof out->folder)
+        return false;
+    snprintf(out->folder, sizeof out->folder, "%.*s", (int)(slash - out->target), out->target);
+    return true;
+}
+
 /* As a request's: the counts, the working directory, the command, the variables. */
-static int make_block(char *const *words, size_t count, const char *folder)
+int warm_pages_block(void)
 {
     static char block[BLOCK_BYTES];
     size_t length = 0, variables = 0;
+    if (!read_setting(&rehearsal))
+        return -1;
     while (environ[variables] && strncmp(environ[variables], WARM_MODE "=", sizeof WARM_MODE) != 0)
         variables++; /* what stands before it is what a program gets */
-    length = (size_t)snprintf(block, sizeof block, "%zu%c%zu%c%s", count, 0, variables, 0, folder) + 1;
-    for (size_t i = 0; i < count && length < sizeof block; i++)
-        length += (size_t)snprintf(block + length, sizeof block - length, "%s", words[i]) + 1;
+    length = (size_t)snprintf(block, sizeof block, "%zu%c%zu%c%s", rehearsal.count, 0, variables, 0, rehearsal.folder) + 1;
+    for (size_t i = 0; i < rehearsal.count && length < sizeof block; i++)
+        length += (size_t)snprintf(block + length, sizeof block - length, "%s", rehearsal.words[i]) + 1;
     for (size_t i = 0; i < variables && length < sizeof block; i++)
         length += (size_t)snprintf(block + length, sizeof block - length, "%s", environ[i]) + 1;
-    return length <= sizeof block ? hc_memfd_sealed("rehearsal", block, length) : -E2BIG;
+    return length <= sizeof block ? hc_memfd_sealed("rehearsal", block, length) : -1;
 }
 
 static bool copy_file(const char *from, const char *to)
@@ -176,29 +199,19 @@ static bool copy_file(const char *from, const char *to)
 
 /* A room that looks like a cell's: the program in a working directory of its own, nothing to read, somebody to write
  * to. */
-static bool set_the_stage(char *text, int *block)
+static bool set_the_stage(const struct rehearsal *of)
 {
-    char *words[MAX_WORDS], *state = NULL, folder[256];
-    size_t count = 0;
-    const char *program = strtok_r(text, " ", &state), *target = program ? strtok_r(NULL, " ", &state) : NULL;
-    for (char *word; count < MAX_WORDS && (word = strtok_r(NULL, " ", &state));)
-        words[count++] = word;
-    const char *slash = target ? strrchr(target, '/') : NULL;
     int output[2], null;
-    if (!count || !slash || (size_t)(slash - target) >= sizeof folder)
-        return false;
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash - target), target);
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 || chdir(folder) < 0 ||
-        !copy_file(program, target))
+        mount("tmpfs", of->folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0 || chdir(of->folder) < 0 ||
+        !copy_file(of->program, of->target))
         return false;
     if ((null = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0 || pipe2(output, O_CLOEXEC) < 0 || dup2(null, 0) < 0 ||
         dup2(output[1], 1) < 0 || dup2(output[1], 2) < 0)
         return false;
     hc_close(null);
     hc_close(output[1]); /* the other end stays, above, for as long as the process lives */
-    *block = make_block(words, count, folder);
-    return *block >= 0;
+    return true;
 }
 
 /* Until it closes its end, or its time is over. */
@@ -222,15 +235,13 @@ static void hear(int fd)
     found.count = length / sizeof *found.range;
 }
 
-bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int *block)
+bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages)
 {
-    const char *setting = getenv(WARM_REHEARSAL);
-    hc_cleanup_free char *text = setting ? strdup(setting) : NULL;
     int ends[2];
     pages->count = 0;
     fill_heap();
     gather();
-    if (!text || pipe2(ends, O_CLOEXEC) < 0)
+    if (!rehearsal.count || pipe2(ends, O_CLOEXEC) < 0)
         return false;
     pid_t pid = fork_really();
     if (pid == 0) {
@@ -239,7 +250,7 @@ bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages, int
         hc_close(ends[0]);
         hc_close(ends[1]);
         warm_files_begin();
-        if (!set_the_stage(text, block))
+        if (!set_the_stage(&rehearsal))
             _exit(125);
         rehearsing = getpid();
         return true;

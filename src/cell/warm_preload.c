@@ -24,6 +24,7 @@
 #include "cell/warm_last.h"
 #include "cell/warm_pages.h"
 #include "cell/warm_python.h"
+#include "cell/warm_usual.h"
 #include "kernel/sys.h"
 #include <dirent.h>
 #include <dlfcn.h>
@@ -40,7 +41,7 @@ enum { MAX_HANDLERS = 64, ROBUST_HEAD = 24, MAX_SIGNAL = 64, MAX_EVENTFDS = 8 };
 
 /* A preloaded library has nobody to carry its state. */
 static enum { OPEN_DOOR, ZYGOTE_DOOR, PRIMED_DOOR, PASSED_DOOR } door; /* passed: the block is there already, as fd 3 */
-static bool wait_at_open, call_later;
+static bool wait_at_open, call_later, usual;
 static struct handler {
     void (*prepare)(void), (*parent)(void), (*child)(void);
 } handlers[MAX_HANDLERS];
@@ -271,10 +272,11 @@ static int wait_for_program(void)
     return fds[4];
 }
 
-/* The block of the program is where its driver looks for it. */
+/* The block of the program is where its driver looks for it, or the program itself, where it need not. */
 static void open_door(int block)
 {
-    if (dup2(block, WARM_DOOR_FD) < 0)
+    usual = warm_usual_take(&words, WARM_DOOR_FD);
+    if (!usual && dup2(block, WARM_DOOR_FD) < 0)
         _exit(125);
     hc_close(block);
     door = wait_at_open ? PASSED_DOOR : OPEN_DOOR;
@@ -386,15 +388,16 @@ static pid_t fork_really(void)
 /* True in a child that plays a program's part, outside of any cell: it goes on as one that has got its program. */
 static bool rehearse(void)
 {
-    int block = -1;
+    hc_cleanup_fd int block = warm_pages_block();
     struct hc_err err = {0};
-    if (!warm_pages_rehearse(fork_really, &pages, &block))
+    warm_usual_learn(block);
+    if (!warm_pages_rehearse(fork_really, &pages))
         return false;
     if (entry_reset_signals(&err) < 0 || entry_read_block(block, &words, &err) < 0)
         _exit(125);
     own_environment();
     show_words();
-    open_door(block);
+    open_door(HC_TAKE_FD(block));
     return true;
 }
 
@@ -433,7 +436,7 @@ EXPORT pid_t fork(void)
 {
     if (door == ZYGOTE_DOOR) {
         serve();
-        errno = 0; /* what entering a cell left there is nobody's */
+        errno = usual ? WARM_USUAL : 0; /* what entering a cell left there is nobody's */
         return 0;
     }
     return fork_really();
@@ -578,7 +581,8 @@ __attribute__((constructor)) static void look_who_we_are(void)
     if (mode)
         door = strcmp(mode, "zygote") == 0 ? ZYGOTE_DOOR : strcmp(mode, "primed") == 0 ? PRIMED_DOOR : OPEN_DOOR;
     if (door == ZYGOTE_DOOR) {
-        warm_pages_align();
+        warm_pages_begin();
+        warm_usual_begin();
         warm_last_at_exit();
     }
     const char *wait = getenv(WARM_WAIT);
