@@ -208,7 +208,12 @@ int hc_memfd_seal(int fd)
 
 int hc_memfd_sealed(const char *name, const void *data, size_t length)
 {
-    hc_cleanup_fd int fd = hc_memfd_open(name);
+    return hc_memfd_fill(hc_memfd_open(name), data, length);
+}
+
+int hc_memfd_fill(int memfd, const void *data, size_t length)
+{
+    hc_cleanup_fd int fd = memfd;
     if (fd < 0)
         return fd;
     int status = hc_write_all(fd, data, length);

@@ -51,6 +51,8 @@ int hc_read_all(int fd, size_t limit, char **data, size_t *length);
 
 /* A memfd that holds `length` bytes and is sealed against every further change. The fd, or -errno. */
 int hc_memfd_sealed(const char *name, const void *data, size_t length);
+/* The same of a memfd with no content yet, which is closed where that fails, or an error that is passed on. */
+int hc_memfd_fill(int memfd, const void *data, size_t length);
 /* A memfd with no content yet, that is sealed later by hc_memfd_seal. */
 int hc_memfd_open(const char *name);
 int hc_memfd_seal(int fd);

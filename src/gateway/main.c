@@ -17,6 +17,7 @@
 #include "gateway/tenants.h"
 #include "gateway/volumes.h"
 #include "run/isolation.h"
+#include "run/stock.h"
 #include "serve/proto.h"
 #include <errno.h>
 #include <malloc.h>
@@ -479,6 +480,7 @@ static int start(struct service *service, struct hc_err *err)
     service->restarts = gifts.message.restarts;
     audit_add(gateway->audit, service->restarts ? "gateway_died" : "server_started", NULL, NULL, NULL);
     mcp_servers_configure(gateway->servers);
+    stock_keep();
     result = listen_all(service, &gifts, err);
     if (result < 0)
         return result;
@@ -496,6 +498,7 @@ static void finish(struct service *service)
     hc_watch_remove(service->control_watch);
     hc_timer_remove(service->drain_timer);
     hc_timer_remove(service->prune_timer);
+    stock_drop();
     if (gateway->http)
         http_server_free(gateway->http);
     sandboxes_free(HC_TAKE_PTR(gateway->sandboxes));

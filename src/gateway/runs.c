@@ -18,6 +18,7 @@
 #include "base/size.h"
 #include "gateway/run_internal.h"
 #include "gateway/tenants.h"
+#include "run/stock.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -125,6 +126,7 @@ static void settle(struct run *run, int result)
         run_tell_ended(run);
         run_log_line(run); /* after the answer: whoever reads the log may be slow */
         run_free_spent(run);
+        stock_refill();
     }
 }
 

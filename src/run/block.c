@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
+#include "run/stock.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ int argument_block(const char *cwd, const struct words *argv, const struct words
         hc_buf_add(&buf, env->item[i], strlen(env->item[i]) + 1);
     int fd = hc_buf_status(&buf);
     if (fd == 0)
-        fd = hc_memfd_sealed("hotcell-arguments", buf.data, buf.length);
+        fd = hc_memfd_fill(stock_memfd(), buf.data, buf.length);
     hc_buf_release(&buf);
     return fd;
 }

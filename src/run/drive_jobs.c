@@ -3,6 +3,7 @@
 #include "base/fd.h"
 #include "run/block.h"
 #include "run/drive_internal.h"
+#include "run/stock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -95,7 +96,7 @@ static int open_input(struct drive *drive, const struct program *program)
     if (program->feed)
         return open_feed(drive);
     if (program->compile || program->input->length == 0)
-        return open("/dev/null", O_RDONLY | O_CLOEXEC);
+        return stock_null();
     /* A sealed memory file: nothing to pump, so a guest that never reads it keeps nobody waiting. */
     int fd = hc_memfd_sealed("stdin", program->input->data, program->input->length);
     if (fd >= 0)

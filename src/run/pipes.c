@@ -2,6 +2,7 @@
 #include "run/pipes.h"
 
 #include "base/fd.h"
+#include "run/stock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -107,13 +108,12 @@ void pipes_listen(struct pipes *pipes)
 int pipes_open(struct pipes *pipes, uint64_t job, int number, int *write_end)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return -errno;
+    int result = stock_pipe(ends);
+    if (result < 0)
+        return result;
     struct pipe_end *end = calloc(1, sizeof *end);
-    if (end) {
+    if (end)
         *end = (struct pipe_end){.pipes = pipes, .job = job, .number = number, .fd = ends[0]};
-        hc_set_nonblock(ends[0], true);
-    }
     if (!end || !(pipes->quiet ? wait_quietly(pipes) : watch(end))) {
         free(end);
         hc_close(ends[0]);

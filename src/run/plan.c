@@ -7,6 +7,7 @@
 #include "base/suggest.h"
 #include "cell/archive.h"
 #include "run/policy.h"
+#include "run/stock.h"
 #include "run/warm.h"
 #include <errno.h>
 #include <limits.h>
@@ -140,7 +141,7 @@ static int plan_files(struct plan *plan, const char *code_name, struct hc_err *e
     const struct request *request = plan->request;
     if (!request->file_count && !code_name)
         return 0;
-    hc_cleanup_fd int fd = hc_memfd_open("hotcell-files");
+    hc_cleanup_fd int fd = stock_memfd();
     if (fd < 0)
         return hc_fail_errno(err, HC_CLASS_HOST, -fd, "memory file");
     for (size_t i = 0; i < request->file_count; i++) {
