@@ -87,10 +87,21 @@ __attribute__((destructor)) void warm_pages_report(void)
 
 /* ---- in the zygote ---- */
 
+/* What the rehearsal has mapped for itself is nobody else's. */
+static bool is_mapped(uint64_t start, size_t length)
+{
+    for (size_t at = 0; at < length; at += WARM_PAGE) {
+        unsigned char resident;
+        if (mincore((void *)(uintptr_t)(start + at), WARM_PAGE, &resident) < 0)
+            return false;
+    }
+    return true;
+}
+
 static void list_written(struct warm_pages *pages)
 {
     for (size_t i = 0; i < found.count; i++)
-        if (found.range[i].written)
+        if (found.range[i].written && is_mapped(found.range[i].start, found.range[i].length))
             pages->list[pages->count++] =
                 (struct iovec){(void *)(uintptr_t)found.range[i].start, found.range[i].length};
 }

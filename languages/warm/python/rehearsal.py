@@ -1,34 +1,10 @@
-# What most programs do, with whatever modules are loaded already. It is run twice in the life of a zygote: by the zygote itself, before it has
-# any child, so that what Python and libraries make of themselves at the first use is there for all; and by one child of its own as main.py, to
-# learn which memory programs write to (src/cell/warm_pages.h). It must leave nothing behind that a program could meet.
+# A child runs this as main.py, to learn which memory all programs write to: it is copied for each (src/cell/warm_pages.h).
 import sys
-
-
-if __name__ != "__main__":  # every page that main.py writes to is copied for each program: it does what all of them do, and no more
-    class Shape:
-        def __init__(self, width, height=1.5):
-            self.width, self.height = width, height
-
-        def area(self):
-            return self.width * self.height
-
-    shapes = [Shape(number) for number in range(20)]
-    words = sorted({str(shape.area()) for shape in shapes}, key=len)
-    try:
-        raise ValueError(f"{len(words)} of {20:>4}: {words[-1]!r}")
-    except ValueError as error:
-        print({"text": str(error).split(), "sum": sum(shape.area() for shape in shapes)})
-
 print(42)
-
 if "pandas" in sys.modules:
-    import numpy
-    import pandas
-
-    frame = pandas.DataFrame({"key": numpy.arange(30) % 3, "value": numpy.arange(30) / 4})
-    print(frame.groupby("key")["value"].sum().to_dict())
-    if __name__ != "__main__":
-        frame["square"] = frame["value"] ** 2
-        chosen = frame[frame["value"] > 1].sort_values("square")
-        print(chosen.groupby("key").agg({"value": "mean", "square": "max"}))
-        print(chosen.describe())
+    # as text: to read it takes memory, which programs without it do not use
+    exec("""
+import numpy, pandas
+frame = pandas.DataFrame({"key": numpy.arange(30) % 3, "value": numpy.arange(30) / 4})
+print(frame.groupby("key")["value"].sum().to_dict())
+""")

@@ -67,7 +67,7 @@ def rehearse():
     import _io
     kept, sys.stdout = sys.stdout, _io.StringIO()
     try:
-        exec(read_beside("rehearsal.py"), {"__name__": "rehearsal"})
+        exec(read_beside("first.py"), {"__name__": "first"})
     except Exception:  # noqa: BLE001, S110: a library that cannot do it is the program's affair
         pass
     sys.stdout = kept
