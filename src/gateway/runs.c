@@ -485,6 +485,8 @@ static int admit(struct run *run, const struct run_options *options, struct hc_e
     else
         runs_line_up(run);
     run_describe(run); /* while its program runs */
+    if (runs->driven == 1)
+        store_expect(store);
     return 0;
 }
 

@@ -42,6 +42,7 @@ ALLOW(stat)
 ALLOW(statx)
 ALLOW(unlink)
 ALLOW(unlinkat)
+ALLOW(utimensat)
 ALLOW(write)
 ALLOW(writev)
 

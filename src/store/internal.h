@@ -254,6 +254,7 @@ struct store {
     size_t pressing;                     /* how many of them are not patient */
     bool owes_wake;                      /* the thread may have to be woken: soon, by who comes next, */
     struct hc_timer *owed;               /* or, where nobody comes, by this; the loop's */
+    struct hc_timer *expected;           /* then it is seen to that the next end takes less time; the loop's */
     uint64_t waiting_since;              /* when the first of them came */
     bool busy;                           /* somebody is using `writer` */
     bool writing;                        /* somebody is making a batch of the queue durable */

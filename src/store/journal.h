@@ -56,6 +56,9 @@ unsigned char *journal_payload(struct journal *journal);
 /* Writes `length` bytes of it, which is at most journal_room(), and waits until they are on disk. On -errno they may be
  * there or not, the number is used up, and the next one goes elsewhere. */
 int journal_append(struct journal *journal, size_t length);
+/* One is about to be appended. What the kernel writes with it on some file systems, the time of the file's last change,
+ * is then written ahead, if that has been seen to make appending quicker here. Takes as long as appending does. */
+void journal_expect(struct journal *journal);
 uint64_t journal_last(const struct journal *journal); /* the last number that was used */
 
 /* The place behind the last entry; and: what is before it is in the database, durably. Of the three above and these

@@ -88,6 +88,8 @@ int store_run_finish(struct store *store, const struct run_row *row, store_done_
 /* For whoever has more to do than the processors can: how long the ends of runs gather from now on, so that one sync
  * serves many. 0, as at first: not at all. */
 void store_gather(struct store *store, uint64_t us);
+/* The end of a run is likely to come within a moment, and alone. */
+void store_expect(struct store *store);
 
 /* Strings of the row live until the callback returns. A return other than 0 ends the reading. A callback may call the
  * store, but not the function that called it (-EDEADLK). */

@@ -39,7 +39,8 @@ enum {
     CHECKPOINT_PAGES = 1000,
     QUICK_COMMIT_US = 1000,
     SLOW_COMMIT_US = 4000,
-    LONE_US = 1000
+    LONE_US = 1000,
+    EXPECT_US = 100
 };
 
 /* A lone change is written by the caller itself: waking the thread and being woken by it would take as long again as a
@@ -288,6 +289,32 @@ static int enqueue(struct store *store, struct task *task)
     return status;
 }
 
+static void on_expected(struct hc_loop *loop, void *data)
+{
+    (void)loop;
+    struct store *store = data;
+    store->expected = NULL;
+    pthread_mutex_lock(&store->lock);
+    bool idle = store->journal != NULL && store->thread_started && !store->writing && !store->stopping &&
+                !store->journal_failed && store->first == NULL && store->done_first == NULL;
+    if (idle) {
+        store->writing = true;
+        pthread_mutex_unlock(&store->lock);
+        journal_expect(store->journal);
+        pthread_mutex_lock(&store->lock);
+        store->writing = false;
+        wake_thread(store);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Not at once: what the run itself needs now comes first. */
+void store_expect(struct store *store)
+{
+    if (store->expected == NULL && store->journal != NULL)
+        store->expected = hc_loop_timer(store->loop, hc_now() + EXPECT_US, on_expected, store);
+}
+
 void store_gather(struct store *store, uint64_t us)
 {
     store->gather = us;
@@ -409,5 +436,6 @@ void writer_close(struct store *store)
     journal_close(store->journal);
     hc_watch_remove(store->watch);
     hc_timer_remove(store->owed);
+    hc_timer_remove(store->expected);
     store->eventfd = hc_close(store->eventfd);
 }
