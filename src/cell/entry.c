@@ -32,14 +32,28 @@ static char *read_count(char *text, const char *end, uint32_t *count)
     return NULL;
 }
 
+/* A process that waits has nobody to carry its state. */
+static char *room;
+
+static char *map_anonymous(size_t length, int flags)
+{
+    char *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void entry_make_room(void)
+{
+    room = map_anonymous(ENTRY_ROOM, MAP_POPULATE);
+}
+
 int entry_read_block(int block, struct entry_words *words, struct hc_err *err)
 {
     size_t length;
     if (hc_memfd_check(block, &length) < 0 || length == 0)
         return hc_fail(err, HC_CLASS_OURS, EINVAL, "the argument block is not a sealed memory file");
     /* A copy: the kernel shows words of a process (/proc/self/cmdline) only where no file is mapped. */
-    char *text = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (text == MAP_FAILED || pread(block, text, length, 0) != (ssize_t)length)
+    char *text = room && length <= ENTRY_ROOM ? HC_TAKE_PTR(room) : map_anonymous(length, 0);
+    if (!text || pread(block, text, length, 0) != (ssize_t)length)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "reading the argument block");
     char *at = text, *end = text + length;
     if (end[-1] == '\0' && (at = read_count(at, end, &words->argc)))

@@ -54,6 +54,9 @@ size_t entry_size(const struct entry *entry);
  * `before`, if there is one, is called in the group and as the guest, before system calls are filtered. */
 void entry_seal(const struct entry *entry, struct entry_fds *fds, struct entry_words *words,
                 void (*before)(const struct entry *entry));
+/* For whoever has time before the block comes: memory for one of an ordinary length. */
+enum { ENTRY_ROOM = 4096 };
+void entry_make_room(void);
 /* The words of a block, in memory that stays. */
 int entry_read_block(int block, struct entry_words *words, struct hc_err *err);
 /* Unpacks `files` (or not: -1) in `folder`, in which the process is after it. */

@@ -75,7 +75,7 @@ static void find_written(void)
         fclose(list);
 }
 
-__attribute__((destructor)) void warm_pages_report(void)
+void warm_pages_report(void)
 {
     if (!rehearsing || rehearsing != getpid())
         return;
@@ -83,6 +83,12 @@ __attribute__((destructor)) void warm_pages_report(void)
     find_written();
     warm_files_find(&found);
     (void)hc_write_all(REPORT_FD, found.range, found.count * sizeof *found.range);
+}
+
+static void report_at_exit(int code, void *nothing)
+{
+    (void)code, (void)nothing;
+    warm_pages_report();
 }
 
 /* ---- in the zygote ---- */
@@ -124,6 +130,7 @@ static void fill_heap(void)
 
 void warm_pages_begin(void)
 {
+    on_exit(report_at_exit, NULL); /* nobody could be earlier with theirs, so it comes last: the dynamic linker's, too */
     setting = getenv(WARM_REHEARSAL);
     uintptr_t now = (uintptr_t)sbrk(0);
     (void)sbrk((intptr_t)((HUGE - now % HUGE) % HUGE));

@@ -27,7 +27,7 @@ struct warm_pages {
     struct iovec list[WARM_MOST_RANGES];
 };
 
-/* In a zygote that has just begun: its heap will begin where a large piece of memory may. */
+/* In a zygote that has just begun, before its interpreter has: the heap will begin where a large piece of memory may. */
 void warm_pages_begin(void);
 /* The argument block of the rehearsal's program, which is what most programs get; -1: there is none. */
 int warm_pages_block(void);
@@ -37,7 +37,7 @@ int warm_pages_block(void);
 bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages);
 /* Where memory of this size is best mapped, so that what is mapped lies in large pieces; NULL: anywhere. */
 void *warm_pages_place(size_t length);
-/* At the end of that child, which may leave by _exit as well. Does nothing in any other process. */
+/* At the end of that child where it leaves by _exit. Does nothing in any other process. */
 void warm_pages_report(void);
 /* In a child: has them copied, as far as `most` bytes go. */
 void warm_pages_take(const struct warm_pages *pages, uint64_t most);

@@ -252,6 +252,7 @@ static int wait_for_program(void)
     ssize_t size;
     if (!layout.start_code)
         look_at_layout();
+    entry_make_room();
     say(0, 0, -1);
     do
         size = hc_recv_fds(WARM_DOOR_FD, &program, sizeof program, fds, HC_MAX_FDS, &count);
@@ -581,9 +582,9 @@ __attribute__((constructor)) static void look_who_we_are(void)
     if (mode)
         door = strcmp(mode, "zygote") == 0 ? ZYGOTE_DOOR : strcmp(mode, "primed") == 0 ? PRIMED_DOOR : OPEN_DOOR;
     if (door == ZYGOTE_DOOR) {
+        warm_last_at_exit();
         warm_pages_begin();
         warm_usual_begin();
-        warm_last_at_exit();
     }
     const char *wait = getenv(WARM_WAIT);
     wait_at_open = wait && strcmp(wait, "open") == 0;

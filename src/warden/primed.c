@@ -295,8 +295,9 @@ static int send_program(struct held_job *waiting, const struct held_job *job, in
     return result;
 }
 
-/* The run's own limits, where they are not those that it has waited with. Most are. */
-static int give_limits(struct held_job *waiting, const struct job_limits *before, struct hc_err *err)
+/* The run's own limits, where they are not those that it has waited with. Most are. *background: it still has the
+ * weight of one that waits, and no limit depends on it. */
+static int give_limits(struct held_job *waiting, const struct job_limits *before, bool *background, struct hc_err *err)
 {
     const struct cgroup_base *base = &waiting->cell->warden->host.cgroups;
     const struct job_limits *now = &waiting->spec.limits;
@@ -305,8 +306,8 @@ static int give_limits(struct held_job *waiting, const struct job_limits *before
     bool process = group && base->controllers == CGROUP_HAS_ALL && now->files_open == before->files_open &&
                    now->file_size == before->file_size;
     int result = 0;
-    if (group && now->cpu_shares == CGROUP_ORDINARY_SHARES) {
-        cgroup_background(base, waiting->group, false);
+    *background = group && now->cpu_shares == CGROUP_ORDINARY_SHARES;
+    if (*background) {
         if (waiting->cell->warm->spec.kind !=
             WARM_ZYGOTE) /* an engine with threads of its own goes on while it waits */
             cgroup_cpu(base, waiting->group, &waiting->before);
@@ -333,11 +334,14 @@ bool primed_begin(struct held_job *job)
     struct job_spec before = waiting->spec;
     waiting->spec = job->spec;
     int report = -1;
+    bool background = false;
     uint64_t begun = hc_now(); /* before the program can hear of it, and run on another processor */
-    if (give_limits(waiting, &before.limits, &err) < 0 || send_program(waiting, job, &report) < 0) {
+    if (give_limits(waiting, &before.limits, &background, &err) < 0 || send_program(waiting, job, &report) < 0) {
         waiting->spec = before;
         return false; /* an entry of its own meets the same trouble and says so */
     }
+    if (background) /* while it wakes up */
+        cgroup_background(&cell->warden->host.cgroups, waiting->group, false);
     waiting->waiting = waiting->at_door = false;
     waiting->door = hc_close(waiting->door);
     waiting->id = job->id;
