@@ -54,7 +54,7 @@ bench: all ## Compare hotcell with bubblewrap, runc, docker and bare programs. O
 	@tools/deps bench
 	@$(PYTHON) bench/run.py $(ARGS)
 
-bench-trace: all ## Show where the time of a warm run goes, step by step. Needs root and perf.
+bench-trace: all ## Show where the time of a warm run goes, step by step; of Python, or of the case in ARGS (warm-perl). Needs root and perf.
 	@tools/deps bench
 	@$(PYTHON) bench/run.py --trace-warm $(ARGS)
 

@@ -21,7 +21,6 @@ from contenders import SEARCH
 from server import Server, children_of
 
 RUNS, BEFORE, PAUSE_US, DISK = 60, 20, "20000", "/var/tmp"
-BODY = json.dumps({"language": "python", "code": "print(42)"})
 SUCCESS = '"success":true'
 SCRIPT = timeline.SCRIPT.replace(">/dev/null || exit 1", '>"$folder/out" || exit 1')
 NUMBER = re.compile(r"NR (\d+) (?:\(([0-9a-f]+)|= (-?\d+))")
@@ -31,7 +30,7 @@ STEPS = {
     "take": "until what waits for the program has been woken: a ready cell is taken, its limits are written",
     "enter": "until the interpreter has the program's arguments: in its cell, sealed, files in place",
     "first byte": "until the program writes",
-    "exit": "until its process has ended",
+    "exit": "until its process has said its last word, or has ended",
     "collect": "until the gateway has heard of it from the warden",
     "answer": "until the client has read the answer: the result as JSON, its record on the disk, HTTP",
 }
@@ -61,6 +60,15 @@ class Trace:
 
     def last(self, tid, way, numbers, after, before, fits=lambda value: True):
         return self._find(tid, way, numbers, after, before, fits, True)
+
+    def end(self, tid, before):
+        """When it ended. One that said its last word (cell/warm_last.c) waits in a call that its filter holds: such a
+        call is traced when it goes on, so what is seen is the call before it."""
+        ended, calls = self.ends.get(tid), self.calls.get(tid, [])
+        if ended is not None and ended < before:
+            return ended
+        place = bisect.bisect_left(calls, (before,))
+        return calls[place - 1][0] if place else None
 
     def _find(self, tid, way, numbers, after, before, fits, last):
         events, found = self.calls.get(tid, []), None
@@ -114,7 +122,7 @@ def steps_of(trace, asked, answered, gateway, warden, family, call):
         woken = trace.last(born[1], "exit", receive, asked, born[0], some)
     # The library reads by position (pread64); the first plain read is the driver's, of its arguments.
     entered = woken and trace.first(program, "enter", [call["read"]], woken)
-    ended = trace.ends.get(program)
+    ended = trace.end(program, answered)
     reported = ended and trace.first(warden, "enter", [call["sendmsg"]], ended)
     heard = reported and trace.first(gateway, "exit", receive, reported, some)
     marks = [asked, told, woken, entered, wrote, ended, heard, answered]
@@ -141,9 +149,9 @@ def parts_of(server):
     return found["hotcell-gateway"], found["hotcell-warden"]
 
 
-def plain(launcher, server, environment):
+def plain(launcher, server, body, environment):
     """Results and times (ms) of untraced runs; the first are for warming up."""
-    post = ["@post", str(server.port), SUCCESS, BODY]
+    post = ["@post", str(server.port), SUCCESS, body]
     argv = [launcher, "-o", "-g", PAUSE_US, str(RUNS + BEFORE), *post]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, env=environment)
     lines = done.stdout.splitlines()
@@ -153,9 +161,9 @@ def plain(launcher, server, environment):
     return results[BEFORE:], [int(line.split()[2]) / 1e6 for line in lines if line.startswith("run ")][BEFORE:]
 
 
-def traced(perf, launcher, server, environment):
+def traced(perf, launcher, server, body, environment):
     with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
-        post = ["@post", str(server.port), SUCCESS, BODY]
+        post = ["@post", str(server.port), SUCCESS, body]
         argv = ["unshare", "-m", "/bin/sh", "-c", SCRIPT, "course", perf, folder, launcher, "-g", PAUSE_US, str(RUNS),
                 *post]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
@@ -168,18 +176,19 @@ def traced(perf, launcher, server, environment):
         return Trace(f"{folder}/text"), client
 
 
-def show(hotcell, launcher, environment):
+def show(hotcell, launcher, program, environment):
+    """`program`: a warm.Program."""
     perf = shutil.which("perf", path=SEARCH)
     if perf is None or os.geteuid() != 0:
         raise SystemExit("bench: a trace needs root and perf (linux-perf)")
     call = numbers()
     with Server(hotcell, DISK, 0) as server:
         time.sleep(2)
-        results, untraced = plain(launcher, server, environment)
+        results, untraced = plain(launcher, server, program.body(), environment)
         gateway, warden = parts_of(server)
         members = {warden, *children_of(warden)}
         threads = [int(name) for name in os.listdir(f"/proc/{gateway}/task")]
-        trace, client = traced(perf, launcher, server, environment)
+        trace, client = traced(perf, launcher, server, program.body(), environment)
     family = family_of(trace, members) - {warden}
     windows = list(runs_of(trace, client, call))
     found = [(answered - asked, steps_of(trace, asked, answered, gateway, warden, family, call))
@@ -191,7 +200,7 @@ def show(hotcell, launcher, environment):
     disk = [disk_time(trace, threads, call, answered - steps["answer"], answered)
             for (_, answered), (_, steps) in zip(windows, found) if steps]
     took = statistics.median(took for took, steps in found if steps) * 1e3
-    print("A warm run of python print(42), by step: medians of the traced runs that began warm, "
+    print(f"A warm run of {program.title}, by step: medians of the traced runs that began warm, "
           f"{len(whole)} of {len(found)}.")
     print(f"As the client sees it: {statistics.median(untraced):.2f} ms; while it is traced {took:.2f} ms.\n")
     print_table(whole, results, statistics.median(disk))

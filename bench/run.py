@@ -294,7 +294,8 @@ def parse(argv):
     parser.add_argument("--write-docs", action="store_true",
                         help="write docs/BENCHMARKS.md and its plot from the file, then stop")
     parser.add_argument("--trace", action="store_true", help="show where the time of a cold run goes, then stop")
-    parser.add_argument("--trace-warm", action="store_true", help="show where the time of a warm run goes, then stop")
+    parser.add_argument("--trace-warm", action="store_true",
+                        help="show where the time of a warm run goes, then stop; of warm-python, or of the case named")
     options = parser.parse_args(argv)
     if options.quick:
         options.rounds, options.guest_rounds, options.warm_rounds = 3, 2, 10
@@ -303,6 +304,10 @@ def parse(argv):
     unknown = set(options.cases) - set(CASES)
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    if options.trace_warm:
+        options.cases = options.cases or ["warm-python"]
+        if len(options.cases) > 1 or options.cases[0].removeprefix("warm-") not in warm.PROGRAMS:
+            parser.error(f"--trace-warm shows one of {', '.join(f'warm-{name}' for name in warm.PROGRAMS)}")
     options.cases = options.cases or list(CASES)
     options.hotcell = os.path.abspath(options.hotcell)
     return options
@@ -351,7 +356,8 @@ def main(argv):
         progress(f"written: {os.path.relpath(DOCS_PATH)}")
     elif options.trace_warm:
         with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
-            course.show(options.hotcell, compile_program(folder, "launch.c", options.no_install), ENVIRONMENT)
+            program = warm.PROGRAMS[options.cases[0].removeprefix("warm-")]
+            course.show(options.hotcell, compile_program(folder, "launch.c", options.no_install), program, ENVIRONMENT)
     elif options.trace:
         with tempfile.TemporaryDirectory(prefix="hotcell-bench-") as folder:
             breakdown.show(options.hotcell, compile_program(folder, "launch.c", options.no_install), ENVIRONMENT)

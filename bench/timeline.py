@@ -18,10 +18,10 @@ EVENTS = ("raw_syscalls:sys_enter,raw_syscalls:sys_exit,"
 SCRIPT = """
 [ -e /sys/kernel/tracing/events ] || mount -t tracefs none /sys/kernel/tracing || exit 1
 perf=$1; folder=$2; shift 2
-"$perf" record -q -a -m 8M -e "$EVENTS" -o "$folder/data" -- "$@" >/dev/null || exit 1
-"$perf" script -i "$folder/data" --ns -F comm,tid,time,event,trace >"$folder/text"
+"$perf" record -q -a -m 8M -e "$EVENTS" --exclude-perf -o "$folder/data" -- "$@" >/dev/null || exit 1
+"$perf" script -i "$folder/data" --ns -F comm,tid,cpu,time,event,trace >"$folder/text"
 """
-LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+(\d+\.\d+):\s+(\S+):\s(.*)$")
+LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+(?:\[\d+\]\s+)?(\d+\.\d+):\s+(\S+):\s(.*)$")
 CALL_NUMBER = re.compile(r"^#define __NR_(\w+)\s+(\d+)$")
 
 
