@@ -16,11 +16,12 @@
  * nothing of a program's, and the child opens WARM_PROGRAM when it has done, as a primed driver does.
  *
  * A driver that says WARM_SCRIPT=FILE, the name of a program in its folder, is spared to look at what most programs are
- * given. Where the words are those of the rehearsal (warm_pages.h), and FILE does not begin with "#!", fork() leaves
- * WARM_USUAL in errno, and fd 3 is not the block, but FILE.
+ * given. Where the words are those of the rehearsal (warm_pages.h), and FILE does not begin with "#!", fd 3 is not the
+ * block, but FILE.
  *
  * Where a driver is asked before its interpreter has done starting, and can be called once more when it has, it opens
- * WARM_LATER and lets it go on; it is called where the interpreter next opens a file (warm_python.h).
+ * WARM_LATER and lets it go on; it is called where the interpreter next opens a file (warm_python.h). One that opens
+ * WARM_READ is called where the interpreter next reads its program, which is fd 3 (warm_perl.h).
  *
  * A primed driver that finds that it cannot run this very program as a cold start would opens WARM_COLD: the process
  * becomes the cold start, by an exec of the block's own words. Its seal, its fds and its pid stay.
@@ -29,15 +30,14 @@
 #define HC_CELL_WARM_H
 
 #include "cell/entry.h"
-#include <errno.h>
 
 #define WARM_MODE "HOTCELL_WARM" /* the variables before it are those that a program gets */
 #define WARM_WAIT "HOTCELL_WAIT"
 #define WARM_PROGRAM "/.hotcell/program"
 #define WARM_COLD "/.hotcell/cold"
 #define WARM_LATER "/.hotcell/later"
+#define WARM_READ "/.hotcell/read"
 #define WARM_SCRIPT "HOTCELL_SCRIPT"
-#define WARM_USUAL EALREADY
 enum { WARM_DOOR_FD = 3 };
 
 /* Library →: it waits at the door. A zygote's later ones answer a request: a pidfd comes with it, or code says why

@@ -23,6 +23,7 @@
 #include "cell/warm_files.h"
 #include "cell/warm_last.h"
 #include "cell/warm_pages.h"
+#include "cell/warm_perl.h"
 #include "cell/warm_python.h"
 #include "cell/warm_usual.h"
 #include "kernel/sys.h"
@@ -41,7 +42,7 @@ enum { MAX_HANDLERS = 64, ROBUST_HEAD = 24, MAX_SIGNAL = 64, MAX_EVENTFDS = 8 };
 
 /* A preloaded library has nobody to carry its state. */
 static enum { OPEN_DOOR, ZYGOTE_DOOR, PRIMED_DOOR, PASSED_DOOR } door; /* passed: the block is there already, as fd 3 */
-static bool wait_at_open, call_later, usual;
+static bool wait_at_open, call_later, serve_at_read, usual;
 static struct handler {
     void (*prepare)(void), (*parent)(void), (*child)(void);
 } handlers[MAX_HANDLERS];
@@ -437,7 +438,7 @@ EXPORT pid_t fork(void)
 {
     if (door == ZYGOTE_DOOR) {
         serve();
-        errno = usual ? WARM_USUAL : 0; /* what entering a cell left there is nobody's */
+        errno = 0; /* what entering a cell left there is nobody's */
         return 0;
     }
     return fork_really();
@@ -496,6 +497,8 @@ static int open_really(int folder, const char *path, int flags, mode_t mode)
         start_cold();
     if (door == ZYGOTE_DOOR && path && strcmp(path, WARM_LATER) == 0)
         call_later = true; /* and there is no such file */
+    if (door == ZYGOTE_DOOR && path && strcmp(path, WARM_READ) == 0)
+        serve_at_read = true;
     return (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
@@ -557,6 +560,25 @@ FILE *warm_fopen(const char *path, const char *mode)
 FILE *warm_fopen64(const char *path, const char *mode)
 {
     return fopen_really(path, mode, "fopen64");
+}
+
+ssize_t warm_read(int fd, void *bytes, size_t length) STANDS_FOR("read");
+ssize_t __read(int fd, void *bytes, size_t length); /* libc's own */
+
+static void serve_here(void)
+{
+    serve_at_read = false;
+    if (!warm_perl_look_up())
+        _exit(3);
+    fork();
+    warm_perl_begin(usual);
+}
+
+ssize_t warm_read(int fd, void *bytes, size_t length)
+{
+    if (serve_at_read && fd == WARM_DOOR_FD)
+        serve_here();
+    return __read(fd, bytes, length);
 }
 
 void *warm_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) STANDS_FOR("mmap");

@@ -1,22 +1,23 @@
 # The driver of Perl's zygotes. Perl opens the script before anything else, runs what -M says, and only then reads the script. So the script
-# on the zygote's command line is /dev/fd/3/main.pl, which Perl takes for fd 3 under the name main.pl, and this file is run by -M. It calls
-# fork() once; that call returns only in children, each of which is in its cell (src/cell/warm.h). The program's file is then fd 3, where a
-# cold start has it, or the child puts it there; and it returns: Perl itself reads and runs it.
+# on the zygote's command line is /dev/fd/3/main.pl, which Perl takes for fd 3 under the name main.pl, and this file is run by -M. It leaves
+# a function behind and opens /.hotcell/read: the zygote forks where Perl reads fd 3, and each child, which is in its cell by then, calls that
+# function first (src/cell/warm_perl.h). fd 3 is then the program's file, where a cold start has it, or the function puts it there.
 #
 # What always holds: no package, variable or entry of %INC is left behind. Where a cold start would find something that was not prepared
 # for, the child execs Perl, which is what a cold start does.
-#
-# Perl frees this file's code where it returns, in every child. What most of them do not need is text until it is.
-eval q{
-    delete @INC{ grep { $INC{$_} =~ m{/driver\.pl\z} } keys %INC };
-    open my $list, '<', '/proc/self/environ' or exit 1;
-    my @env = split /\0/, do { local $/; readline $list };
-    my ($first) = grep { $env[$_] =~ /\AHOTCELL_WARM=/ } 0 .. $#env;
-    delete @ENV{ map { /\A([^=]*)/ } splice @env, $first // @env };
-    1;
-} or exit 1;
-exit 1 if fork;
-if ($! != 114) {    # not WARM_USUAL: fd 3 is the block
+delete @INC{ grep { $INC{$_} =~ m{/driver\.pl\z} } keys %INC };
+open my $list, '<', '/proc/self/environ' or exit 1;
+my @env = split /\0/, do { local $/; readline $list };
+my ($first) = grep { $env[$_] =~ /\AHOTCELL_WARM=/ } 0 .. $#env;
+delete @ENV{ map { /\A([^=]*)/ } splice @env, $first // @env };
+
+# It holds on to itself: what is freed is work, for each child. What most children do not need is text until it is.
+my $begin;
+$begin = sub {
+    my $usual = shift;
+    delete $main::{__hotcell__};
+    $^T = time;
+    return $begin if $usual;    # else fd 3 is the block
     eval q{
         local ($_, $/, $!, $@);
         local $^F = 3;    # an fd up to this keeps its number when its handle is opened anew
@@ -39,7 +40,9 @@ if ($! != 114) {    # not WARM_USUAL: fd 3 is the block
         @ARGV = @argv[4 .. $#argv];
         1;
     } or exit 125;
-}
-$^T = time;
+};
+*main::__hotcell__ = $begin;
+delete $main::{__ANON__};
+open my $none, '<', '/.hotcell/read';
 $! = 0;
 1;
