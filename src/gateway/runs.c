@@ -124,6 +124,8 @@ static void settle(struct run *run, int result)
         hc_log(HC_LOG_ERROR, "run id=%s %s", run->row.id, run->failure.message);
     if (first) {
         run_tell_ended(run);
+        if (run->runs->driven == 0)
+            sched_yield(); /* it may be waiting for this processor */
         run_log_line(run); /* after the answer: whoever reads the log may be slow */
         run_free_spent(run);
         stock_refill();
@@ -484,6 +486,8 @@ static int admit(struct run *run, const struct run_options *options, struct hc_e
         begin(run);
     else
         runs_line_up(run);
+    if (runs->driven == 1)
+        sched_yield(); /* the warden may be waiting for this processor */
     run_describe(run); /* while its program runs */
     if (runs->driven == 1)
         store_expect(store);
