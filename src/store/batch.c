@@ -115,7 +115,7 @@ static void settle(struct store *store, struct task *batch)
         settle_one(store, task);
     }
     pthread_cond_broadcast(&store->settled);
-    if (store->done_first != NULL)
+    if (store->done_first != NULL && !store->at_once)
         eventfd_write(store->eventfd, 1); /* fails only at 2^64 - 1, when the loop is awake already */
 }
 

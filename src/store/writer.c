@@ -40,7 +40,8 @@ enum {
     QUICK_COMMIT_US = 1000,
     SLOW_COMMIT_US = 4000,
     LONE_US = 1000,
-    EXPECT_US = 100
+    EXPECT_US = 100,
+    EXPECT_LATE_US = 200
 };
 
 /* A lone change is written by the caller itself: waking the thread and being woken by it would take as long again as a
@@ -169,6 +170,29 @@ static void on_eventfd(struct hc_loop *loop, int fd, uint32_t events, void *data
     call_done(data);
 }
 
+static void on_told(struct hc_loop *loop, void *data)
+{
+    (void)loop;
+    struct store *store = data;
+    store->told = NULL;
+    call_done(store);
+}
+
+/* The caller is in the loop, which comes back to it in this turn: nobody need wake it. */
+static void write_for_caller(struct store *store)
+{
+    store->at_once = true;
+    batch_write(store);
+    store->at_once = false;
+    if (store->done_first == NULL)
+        return;
+    store->owes_wake = true; /* who waits is told first: call_done */
+    if (store->told == NULL)
+        store->told = hc_loop_timer(store->loop, 0, on_told, store);
+    if (store->told == NULL)
+        eventfd_write(store->eventfd, 1);
+}
+
 static int apply_probe(struct store *store, struct task *task)
 {
     (void)task;
@@ -276,10 +300,8 @@ static int enqueue(struct store *store, struct task *task)
         if (store->journal != NULL && task->apply == history_apply_insert && !task->refused)
             ids_add(store, task);
         store->owes_wake = patient && may_owe_wake(store, now);
-        if (!task->patient && write_at_once(store, task->prompt, now)) {
-            batch_write(store);
-            store->owes_wake = store->done_first != NULL; /* who waits is told first: call_done */
-        }
+        if (!task->patient && write_at_once(store, task->prompt, now))
+            write_for_caller(store);
         if (!store->owes_wake)
             wake_thread(store);
         if (!patient) /* the task may be gone */
@@ -297,7 +319,8 @@ static void on_expected(struct hc_loop *loop, void *data)
     pthread_mutex_lock(&store->lock);
     bool idle = store->journal != NULL && store->thread_started && !store->writing && !store->stopping &&
                 !store->journal_failed && store->first == NULL && store->done_first == NULL;
-    if (idle) {
+    /* On a busy processor the loop comes to it late, and the end is near. */
+    if (idle && hc_now() < store->expected_at + EXPECT_LATE_US) {
         store->writing = true;
         pthread_mutex_unlock(&store->lock);
         journal_expect(store->journal);
@@ -311,8 +334,10 @@ static void on_expected(struct hc_loop *loop, void *data)
 /* Not at once: what the run itself needs now comes first. */
 void store_expect(struct store *store)
 {
-    if (store->expected == NULL && store->journal != NULL)
-        store->expected = hc_loop_timer(store->loop, hc_now() + EXPECT_US, on_expected, store);
+    if (store->expected != NULL || store->journal == NULL)
+        return;
+    store->expected_at = hc_now() + EXPECT_US;
+    store->expected = hc_loop_timer(store->loop, store->expected_at, on_expected, store);
 }
 
 void store_gather(struct store *store, uint64_t us)
@@ -437,5 +462,6 @@ void writer_close(struct store *store)
     hc_watch_remove(store->watch);
     hc_timer_remove(store->owed);
     hc_timer_remove(store->expected);
+    hc_timer_remove(store->told);
     store->eventfd = hc_close(store->eventfd);
 }
