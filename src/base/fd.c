@@ -66,6 +66,41 @@ int hc_write_all(int fd, const void *data, size_t length)
     return 0;
 }
 
+int hc_writev_all(int fd, struct iovec *parts, size_t count)
+{
+    while (count > 0) {
+        ssize_t written = writev(fd, parts, (int)count);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return -errno;
+        size_t done = (size_t)written;
+        for (; count > 0 && done >= parts->iov_len; parts++, count--)
+            done -= parts->iov_len;
+        if (count > 0) {
+            parts->iov_base = (char *)parts->iov_base + done;
+            parts->iov_len -= done;
+        }
+    }
+    return 0;
+}
+
+int hc_pwrite_all(int fd, const void *data, size_t length, off_t at)
+{
+    const char *next = data;
+    while (length > 0) {
+        ssize_t written = pwrite(fd, next, length, at);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return written < 0 ? -errno : -EIO;
+        next += written;
+        length -= (size_t)written;
+        at += written;
+    }
+    return 0;
+}
+
 int hc_copy_all(int from, int to)
 {
     char data[16384];
@@ -216,9 +251,7 @@ int hc_memfd_fill(int memfd, const void *data, size_t length)
     hc_cleanup_fd int fd = memfd;
     if (fd < 0)
         return fd;
-    int status = hc_write_all(fd, data, length);
-    if (status == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        status = -errno;
+    int status = hc_pwrite_all(fd, data, length, 0); /* whoever reads it begins at its beginning */
     if (status == 0)
         status = hc_memfd_seal(fd);
     if (status != 0)

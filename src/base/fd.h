@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #define HC_CLEANUP(fn) __attribute__((cleanup(fn)))
 #define hc_cleanup_fd HC_CLEANUP(hc_close_ptr)
@@ -33,6 +34,8 @@ int hc_set_nonblock(int fd, bool on);
 
 /* Write all of it; 0 or -errno. Blocking fds. */
 int hc_write_all(int fd, const void *data, size_t length);
+int hc_writev_all(int fd, struct iovec *parts, size_t count); /* uses `parts` up */
+int hc_pwrite_all(int fd, const void *data, size_t length, off_t at);
 /* Copy everything from where `from` stands to `to`; 0 or -errno. */
 int hc_copy_all(int from, int to);
 /* Read up to `size` bytes until end of file; the count, or -errno. */

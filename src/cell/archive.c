@@ -50,10 +50,10 @@ int archive_header_check(const struct archive_header *header, struct hc_err *err
     return 0;
 }
 
-int archive_put_header(int out, enum archive_type type, unsigned mode, const char *path, uint64_t content_length,
-                       uint64_t true_size)
+static struct archive_header header_of(enum archive_type type, unsigned mode, const char *path, uint64_t content_length,
+                                       uint64_t true_size)
 {
-    struct archive_header header = {
+    return (struct archive_header){
         .magic = ARCHIVE_MAGIC,
         .type = type,
         .mode = mode & 0777,
@@ -61,7 +61,19 @@ int archive_put_header(int out, enum archive_type type, unsigned mode, const cha
         .content_length = content_length,
         .true_size = true_size,
     };
+}
 
-    int status = hc_write_all(out, &header, sizeof(header));
-    return status < 0 ? status : hc_write_all(out, path, header.path_length);
+int archive_put_file(int out, unsigned mode, const char *path, const void *content, size_t length)
+{
+    struct archive_header header = header_of(ARCHIVE_FILE, mode, path, length, length);
+    struct iovec parts[] = {{&header, sizeof header}, {(void *)path, header.path_length}, {(void *)content, length}};
+    return hc_writev_all(out, parts, 3);
+}
+
+int archive_put_header(int out, enum archive_type type, unsigned mode, const char *path, uint64_t content_length,
+                       uint64_t true_size)
+{
+    struct archive_header header = header_of(type, mode, path, content_length, true_size);
+    struct iovec parts[] = {{&header, sizeof header}, {(void *)path, header.path_length}};
+    return hc_writev_all(out, parts, 2);
 }

@@ -26,6 +26,8 @@ struct archive_header {
 int archive_header_check(const struct archive_header *header, struct hc_err *err);
 int archive_path_check(const char *path, size_t length);
 
+/* A file, whole. 0 or -errno. */
+int archive_put_file(int out, unsigned mode, const char *path, const void *content, size_t length);
 /* Write one header and path. END has neither path nor content: pass "". 0 or -errno. */
 int archive_put_header(int out, enum archive_type type, unsigned mode, const char *path, uint64_t content_length,
                        uint64_t true_size);

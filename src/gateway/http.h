@@ -48,6 +48,8 @@ struct http_limits {        /* in force from the next request on; http_server_se
 enum { HTTP_PIECE = 65536 }; /* bytes: the most that on_body gets at once */
 #define HTTP_LENGTH_UNKNOWN UINT64_MAX
 
+enum { HTTP_ADDRESS_SIZE = 64 };
+
 struct http_header {
     char *name; /* lower case */
     char *value;
@@ -68,10 +70,10 @@ struct http_request {
     uint64_t body_expected; /* Content-Length, 0 when there is no body, HTTP_LENGTH_UNKNOWN for chunks */
     enum http_listener_kind listener;
     bool tls;
-    char peer[64];        /* "127.0.0.1:52114" or "unix" */
-    char local[64];       /* the address it was sent to */
-    uint64_t received_at; /* CLOCK_MONOTONIC µs of its first byte */
-    void *context;        /* `admit`'s: who asks. Freed by context_free, if set, with the request */
+    char peer[HTTP_ADDRESS_SIZE];  /* "127.0.0.1:52114" or "unix" */
+    char local[HTTP_ADDRESS_SIZE]; /* the address it was sent to */
+    uint64_t received_at;          /* CLOCK_MONOTONIC µs of its first byte */
+    void *context;                 /* `admit`'s: who asks. Freed by context_free, if set, with the request */
     void (*context_free)(void *context);
     void *data; /* the handler's own, while it has the request */
     /* Called once if the client hangs up, is too slow, or the server closes, before the reply has ended. After it the

@@ -86,18 +86,40 @@ void http_connection_close(struct http_connection *connection)
     free(connection);
 }
 
-void http_connection_address(const struct http_connection *connection, const union http_address *address, char *text,
-                             size_t size)
+static char *put_number(char *at, unsigned number)
+{
+    char digits[10];
+    size_t count = 0;
+    do
+        digits[count++] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    while (count > 0)
+        *at++ = digits[--count];
+    return at;
+}
+
+/* By hand: two for each request. */
+static void put_v4(const struct sockaddr_in *address, char *at)
+{
+    const unsigned char *part = (const unsigned char *)&address->sin_addr;
+    for (int i = 0; i < 4; i++) {
+        at = put_number(at, part[i]);
+        *at++ = i < 3 ? '.' : ':';
+    }
+    *put_number(at, ntohs(address->sin_port)) = '\0';
+}
+
+void http_connection_address(const struct http_connection *connection, const union http_address *address,
+                             char text[HTTP_ADDRESS_SIZE])
 {
     char host[INET6_ADDRSTRLEN] = "";
     if (connection->kind == HTTP_LISTEN_UNIX) {
-        snprintf(text, size, "unix");
+        memcpy(text, "unix", sizeof "unix");
     } else if (address->any.sa_family == AF_INET6) {
         inet_ntop(AF_INET6, &address->v6.sin6_addr, host, sizeof host);
-        snprintf(text, size, "[%s]:%u", host, ntohs(address->v6.sin6_port));
+        snprintf(text, HTTP_ADDRESS_SIZE, "[%s]:%u", host, ntohs(address->v6.sin6_port));
     } else {
-        inet_ntop(AF_INET, &address->v4.sin_addr, host, sizeof host);
-        snprintf(text, size, "%s:%u", host, ntohs(address->v4.sin_port));
+        put_v4(&address->v4, text);
     }
 }
 
@@ -161,8 +183,8 @@ static void on_head(struct http_connection *connection, size_t left)
     struct http_request *request = &exchange->request;
     const struct http_parser *parser = &exchange->parser;
     http_parse_request(parser, request);
-    http_connection_address(connection, &connection->peer, request->peer, sizeof request->peer);
-    http_connection_address(connection, &connection->local, request->local, sizeof request->local);
+    http_connection_address(connection, &connection->peer, request->peer);
+    http_connection_address(connection, &connection->local, request->local);
     exchange->counted = true;
     exchange->complete = !parser->has_body;
     server->counts.requests++;

@@ -141,8 +141,8 @@ void http_connection_settle(struct http_connection *connection);
 struct http_connection *http_connection_new(struct http_server *server, const struct http_listener *listener, int fd);
 void http_connection_close(struct http_connection *connection); /* on_gone, if a request is under way; frees it */
 void http_connection_expired(struct http_connection *connection);
-void http_connection_address(const struct http_connection *connection, const union http_address *address, char *text,
-                             size_t size);
+void http_connection_address(const struct http_connection *connection, const union http_address *address,
+                             char text[HTTP_ADDRESS_SIZE]);
 
 /* ---- http_stream.c ---- */
 /* Whether what comes is wanted now, and whether some of it is here already. */

@@ -304,8 +304,8 @@ static const char *code_of(int status)
 void http_refuse(struct http_connection *connection, int status, const char *why)
 {
     struct http_server *server = connection->server;
-    char peer[64];
-    http_connection_address(connection, &connection->peer, peer, sizeof peer);
+    char peer[HTTP_ADDRESS_SIZE];
+    http_connection_address(connection, &connection->peer, peer);
     server->counts.refused++;
     if (server->handlers.refused != NULL)
         server->handlers.refused(server->handlers.data, peer, status, why);

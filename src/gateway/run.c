@@ -11,6 +11,7 @@
 #include "gateway/tenants.h"
 #include "text/json.h"
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,11 @@ enum {
 struct run *run_new(struct runs *runs, const struct run_options *options)
 {
     struct run *run = calloc(1, sizeof *run);
-    if (run == NULL || (run->work = calloc(1, sizeof *run->work)) == NULL) {
+    if (run == NULL || (run->work = malloc(sizeof *run->work)) == NULL) {
         free(run);
         return NULL;
     }
+    memset(run->work, 0, offsetof(struct run_work, plan.mounts));
     run->runs = runs;
     run->work->plan.files = -1;
     run->row.exit_code = -1;

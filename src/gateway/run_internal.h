@@ -43,11 +43,11 @@ struct run_shown { /* what one stage has shown */
 struct run_work { /* what a run needs until it is over */
     struct request *request;
     struct run_input *input; /* stdin_open; NULL: all of its input is in the request */
-    struct plan plan;
     bool planned;
     struct result result;
     struct compile_key compile_key; /* of what the drive was asked to keep */
     struct run_place *place;        /* or NULL */
+    struct plan plan;               /* last: what its own last member is, nobody clears */
 };
 
 struct run {

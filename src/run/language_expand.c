@@ -44,7 +44,7 @@ struct values {
 /* The placeholder that `text` begins with, or -1. */
 static int placeholder_at(const char *text)
 {
-    for (int i = 0; i < PLACE_COUNT; i++)
+    for (int i = 0; text[0] == '{' && i < PLACE_COUNT; i++)
         if (strncmp(text, placeholder_names[i], strlen(placeholder_names[i])) == 0)
             return i;
     return -1;
@@ -95,7 +95,9 @@ static int add_expanded(struct words *argv, const char *template, const struct v
             hc_buf_add_str(&word, values->text[place]);
             at += strlen(placeholder_names[place]);
         } else {
-            hc_buf_add(&word, at++, 1);
+            size_t plain = 1 + strcspn(at + 1, "{");
+            hc_buf_add(&word, at, plain);
+            at += plain;
         }
     }
     int status = hc_buf_status(&word);

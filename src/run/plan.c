@@ -11,6 +11,7 @@
 #include "run/warm.h"
 #include <errno.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static int place_mount(struct plan *plan, const struct policy_mount *checked, st
 {
     uint32_t index = plan->cell.mount_count;
     struct cell_mount *mount = &plan->mounts[index];
+    *mount = (struct cell_mount){0};
     snprintf(mount->path, sizeof mount->path, "%s", checked->path);
     mount->read_only = checked->read_only;
     if (checked->fd < 0) { /* a server's: the warden can have it by its number */
@@ -128,9 +130,7 @@ static int plan_cell(const struct config *config, struct plan *plan, struct hc_e
 
 static int put_file(int fd, const char *path, const struct blob *content, unsigned mode, struct hc_err *err)
 {
-    int result = archive_put_header(fd, ARCHIVE_FILE, mode, path, content->length, content->length);
-    if (result == 0)
-        result = hc_write_all(fd, content->data, content->length);
+    int result = archive_put_file(fd, mode, path, content->data, content->length);
     if (result < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, -result, "packing %s", path);
     return 0;
@@ -306,7 +306,7 @@ static int check_what(const struct request *request, struct hc_err *err)
 
 int plan_make(const struct config *config, const struct request *request, struct plan *plan, struct hc_err *err)
 {
-    memset(plan, 0, sizeof *plan);
+    memset(plan, 0, offsetof(struct plan, mounts));
     plan->files = -1;
     plan->request = request;
     int result = check_what(request, err);
@@ -344,7 +344,7 @@ void plan_release(struct plan *plan)
     hc_close(plan->files);
     language_free(plan->language);
     free(plan->entry);
-    memset(plan, 0, sizeof *plan);
+    memset(plan, 0, offsetof(struct plan, mounts));
     plan->files = -1;
 }
 

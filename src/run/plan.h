@@ -39,8 +39,7 @@ struct plan_test {
 
 struct plan {
     struct cell_spec cell;
-    struct cell_mount mounts[CELL_MAX_MOUNTS]; /* cell.mount_count of them */
-    struct words hosts;                        /* what is mounted there: canonical paths, in the same order */
+    struct words hosts; /* what is mounted in the cell: canonical paths, in the order of `mounts` */
     bool host_writable[CELL_MAX_MOUNTS];
     struct plan_stage *stages; /* with tests, those before the program */
     size_t stage_count;
@@ -53,6 +52,8 @@ struct plan {
     uint64_t output_cap;
     uint64_t warm; /* the primed programs in whose cell the stages should be: warm_spec.id; 0: any cell */
     const struct request *request; /* not owned */
+    /* cell.mount_count of them, and what follows is nothing: last, for it is large, and most have none. */
+    struct cell_mount mounts[CELL_MAX_MOUNTS];
 };
 
 /* What request->apart has put into the cell, and is to be removed afterwards: malloc'ed; NULL: nothing. */

@@ -309,18 +309,17 @@ const char *result_summary(const struct result *result, char *text, size_t size)
     return text;
 }
 
-/* Five bits of a 128-bit number, the topmost first: 26 characters, of which the first holds three. */
-static char digit_at(const unsigned char number[16], int index)
+/* 128 bits, the topmost first, five to a digit: of 26, the first holds three. */
+static void write_digits(const unsigned char number[16], char *out)
 {
     static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
-    int lowest = 125 - 5 * index; /* the position of the digit's lowest bit */
-    unsigned value = 0;
+    unsigned waiting = 0, bits = 2; /* as if two zeros came before the number */
 
-    for (int bit = 4; bit >= 0; bit--) {
-        int at = lowest + bit;
-        value = value << 1 | (at > 127 ? 0U : (unsigned)(number[15 - at / 8] >> (at % 8) & 1));
+    for (int i = 0; i < 16; i++) {
+        waiting = waiting << 8 | number[i];
+        for (bits += 8; bits >= 5; bits -= 5)
+            *out++ = digits[waiting >> (bits - 5) & 31];
     }
-    return digits[value];
 }
 
 int result_id(char *id, size_t size, int64_t created_at)
@@ -341,8 +340,7 @@ int result_id_of(const char *word, char *id, size_t size, int64_t created_at)
     for (int i = 0; i < 6; i++)
         number[i] = (unsigned char)(milliseconds >> (40 - 8 * i));
     memcpy(id, word, length);
-    for (int i = 0; i < 26; i++)
-        id[length + (size_t)i] = digit_at(number, i);
+    write_digits(number, id + length);
     id[length + 26] = '\0';
     return 0;
 }

@@ -44,21 +44,6 @@ struct journal {
     unsigned char *entry, *blocks;
 };
 
-static int write_at(int fd, const unsigned char *bytes, size_t length, off_t at)
-{
-    while (length > 0) {
-        ssize_t done = pwrite(fd, bytes, length, at);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return done < 0 ? -errno : -EIO;
-        bytes += done;
-        length -= (size_t)done;
-        at += done;
-    }
-    return 0;
-}
-
 static int sync_data(int fd)
 {
     return fdatasync(fd) < 0 ? -errno : 0;
@@ -86,7 +71,7 @@ static int write_zeros(int fd, size_t length, off_t at)
     int status = 0;
     for (size_t part; length > 0 && status == 0; length -= part, at += (off_t)part) {
         part = length < sizeof zeros ? length : sizeof zeros;
-        status = write_at(fd, zeros, part, at);
+        status = hc_pwrite_all(fd, zeros, part, at);
     }
     return status;
 }
@@ -105,7 +90,7 @@ static int fill(int fd, uint64_t *id)
     if (status == 0)
         status = journal_header_build(header, *id);
     if (status == 0)
-        status = write_at(fd, header, sizeof header, 0);
+        status = hc_pwrite_all(fd, header, sizeof header, 0);
     if (status == 0)
         status = sync_data(fd);
     if (status < 0 && ftruncate(fd, 0) < 0) /* room for others; what is left of it is no journal either way */
@@ -277,8 +262,8 @@ unsigned char *journal_payload(struct journal *journal)
     return journal->entry + JOURNAL_LEAD;
 }
 
-/* A file system without a journal of its own (ext4 in many virtual machines) writes the inode with every fdatasync after
- * which its time is another: one round trip to the disk of three. */
+/* A file system without a journal of its own (ext4 in many virtual machines) writes the inode with every fdatasync
+ * after which its time is another: one round trip to the disk of three. */
 static bool is_worth_it(const struct habit *habit)
 {
     if (habit->count < 2 * TRIES)
@@ -322,7 +307,7 @@ int journal_append(struct journal *journal, size_t length)
         journal->reached = end;
     int status = journal_entry_build(journal->entry, length, journal->id, sequence, journal->blocks);
     if (status == 0)
-        status = write_at(journal->fd, journal->blocks, blocks * JOURNAL_BLOCK, at);
+        status = hc_pwrite_all(journal->fd, journal->blocks, blocks * JOURNAL_BLOCK, at);
     if (status == 0)
         status = sync_data(journal->fd);
     if (status == 0)

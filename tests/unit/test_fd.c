@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -144,6 +146,63 @@ static void test_write_all_goes_on_after_a_full_pipe(void **state)
     free(data);
     assert_int_equal(hc_write_all(-1, "x", 1), -EBADF);
     assert_int_equal(hc_write_all(-1, "", 0), 0);
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* Each signal cuts a write short, or keeps it from beginning. */
+static void test_writev_all_goes_on_where_it_was_cut_short(void **state)
+{
+    (void)state;
+    int ends[2];
+    enum { PART = 300000 };
+    static char parts[3][PART], got[3 * PART];
+    for (size_t i = 0; i < sizeof parts; i++)
+        ((char *)parts)[i] = (char)(i * 31 >> 3);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t reader = fork();
+    if (reader == 0) {
+        close(ends[1]);
+        for (size_t at = 0; at < sizeof got; usleep(200)) {
+            ssize_t count = read(ends[0], got + at, 7000);
+            if (count <= 0)
+                break;
+            at += (size_t)count;
+        }
+        _exit(memcmp(got, parts, sizeof got) == 0 ? 0 : 1);
+    }
+    close(ends[0]);
+    struct sigaction act = {.sa_handler = on_alarm}, before;
+    struct itimerval often = {{0, 700}, {0, 700}}, never = {{0, 0}, {0, 0}};
+    assert_int_equal(sigaction(SIGALRM, &act, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    struct iovec all[] = {{parts[0], PART}, {NULL, 0}, {parts[1], PART}, {parts[2], PART}, {NULL, 0}};
+    int result = hc_writev_all(ends[1], all, 5);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    close(ends[1]);
+    int status = -1;
+    assert_int_equal(waitpid(reader, &status, 0), reader);
+    assert_int_equal(result, 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(hc_writev_all(-1, &(struct iovec){"x", 1}, 1), -EBADF);
+    assert_int_equal(hc_writev_all(-1, NULL, 0), 0);
+}
+
+static void test_pwrite_all_leaves_the_position_where_it_was(void **state)
+{
+    (void)state;
+    int fd = hc_memfd_open("placed");
+    char text[8] = "";
+    assert_int_equal(hc_pwrite_all(fd, "world", 5, 2), 0);
+    assert_int_equal(hc_pwrite_all(fd, "he", 2, 0), 0);
+    assert_int_equal(read(fd, text, sizeof text), 7);
+    assert_memory_equal(text, "heworld", 7);
+    close(fd);
+    assert_int_equal(hc_pwrite_all(-1, "x", 1, 0), -EBADF);
 }
 
 static void test_read_full_stops_at_size_and_at_end_of_file(void **state)
@@ -514,6 +573,8 @@ int main(void)
         cmocka_unit_test(test_scope_closes_and_take_moves),
         cmocka_unit_test(test_nonblock_is_set_and_cleared),
         cmocka_unit_test(test_write_all_goes_on_after_a_full_pipe),
+        cmocka_unit_test(test_writev_all_goes_on_where_it_was_cut_short),
+        cmocka_unit_test(test_pwrite_all_leaves_the_position_where_it_was),
         cmocka_unit_test(test_read_full_stops_at_size_and_at_end_of_file),
         FOLDER_TEST(test_write_file_never_creates_one),
         FOLDER_TEST(test_read_file_says_when_it_does_not_fit),
