@@ -55,13 +55,18 @@ void hc_log_configure(const char *level, const char *format)
 }
 
 /* Room is left for the end of a JSON object and the newline. */
-static void add(struct line *line, const char *text)
+static void add_bytes(struct line *line, const char *text, size_t length)
 {
-    size_t length = strlen(text), room = sizeof line->text - 8 - line->used;
+    size_t room = sizeof line->text - 8 - line->used;
     if (length > room)
         length = room;
     memcpy(line->text + line->used, text, length);
     line->used += length;
+}
+
+static void add(struct line *line, const char *text)
+{
+    add_bytes(line, text, strlen(text));
 }
 
 static void add_plain(struct line *line, const char *text)
@@ -72,19 +77,33 @@ static void add_plain(struct line *line, const char *text)
     }
 }
 
+/* How much of a text, of so many bytes at the most, stands in JSON as it is. */
+static size_t plain_length(const char *text, size_t most)
+{
+    size_t length = 0;
+    while (length < most && (unsigned char)text[length] >= 0x20 && !strchr("\"\\\x7F", text[length]))
+        length++;
+    return length;
+}
+
+static void add_escape(struct line *line, unsigned char byte)
+{
+    char escaped[8];
+    snprintf(escaped, sizeof escaped, byte == '"' || byte == '\\' ? "\\%c" : "\\u%04x", byte);
+    add(line, escaped);
+}
+
 /* Bytes that are not ASCII go as they are: a value that is not UTF-8 does not get here from our own code, and one that
  * does spoils its own line alone. */
 static void add_quoted(struct line *line, const char *text)
 {
     add(line, "\"");
-    for (; *text && line->used + 24 < sizeof line->text; text++) {
-        char escaped[8];
-        unsigned char byte = (unsigned char)*text;
-        if (byte < 0x20 || byte == 0x7F)
-            snprintf(escaped, sizeof escaped, "\\u%04x", byte);
-        else
-            snprintf(escaped, sizeof escaped, byte == '"' || byte == '\\' ? "\\%c" : "%c", byte);
-        add(line, escaped);
+    while (*text && line->used + 24 < sizeof line->text) {
+        size_t plain = plain_length(text, sizeof line->text - 24 - line->used);
+        add_bytes(line, text, plain);
+        text += plain;
+        if (plain == 0)
+            add_escape(line, (unsigned char)*text++);
     }
     add(line, "\"");
 }

@@ -130,7 +130,7 @@ static void fill_heap(void)
 
 void warm_pages_begin(void)
 {
-    on_exit(report_at_exit, NULL); /* nobody could be earlier with theirs, so it comes last: the dynamic linker's, too */
+    on_exit(report_at_exit, NULL); /* nobody could be earlier, so it comes last: after the dynamic linker's, too */
     setting = getenv(WARM_REHEARSAL);
     uintptr_t now = (uintptr_t)sbrk(0);
     (void)sbrk((intptr_t)((HUGE - now % HUGE) % HUGE));
@@ -199,7 +199,8 @@ int warm_pages_block(void)
         return -1;
     while (environ[variables] && strncmp(environ[variables], WARM_MODE "=", sizeof WARM_MODE) != 0)
         variables++; /* what stands before it is what a program gets */
-    length = (size_t)snprintf(block, sizeof block, "%zu%c%zu%c%s", rehearsal.count, 0, variables, 0, rehearsal.folder) + 1;
+    length = (size_t)snprintf(block, sizeof block, "%zu%c%zu%c%s", rehearsal.count, 0, variables, 0, rehearsal.folder);
+    length++;
     for (size_t i = 0; i < rehearsal.count && length < sizeof block; i++)
         length += (size_t)snprintf(block + length, sizeof block - length, "%s", rehearsal.words[i]) + 1;
     for (size_t i = 0; i < variables && length < sizeof block; i++)

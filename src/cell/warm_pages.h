@@ -27,13 +27,13 @@ struct warm_pages {
     struct iovec list[WARM_MOST_RANGES];
 };
 
-/* In a zygote that has just begun, before its interpreter has: the heap will begin where a large piece of memory may. */
+/* In a zygote that has just begun, before its interpreter has: the heap will begin where a large piece may. */
 void warm_pages_begin(void);
 /* The argument block of the rehearsal's program, which is what most programs get; -1: there is none. */
 int warm_pages_block(void);
-/* In a zygote that has one thread, after that. Forks by `fork_really`, libc's own. In the child, which returns true, the
- * program's file is in place, and 0 to 2 are its own; when that process exits, it reports. The zygote gets false when
- * all this is over; *pages is empty where nothing was learnt. */
+/* In a zygote that has one thread, after that. Forks by `fork_really`, libc's own. In the child, which returns true,
+ * the program's file is in place, and 0 to 2 are its own; when that process exits, it reports. The zygote gets false
+ * when all this is over; *pages is empty where nothing was learnt. */
 bool warm_pages_rehearse(int (*fork_really)(void), struct warm_pages *pages);
 /* Where memory of this size is best mapped, so that what is mapped lies in large pieces; NULL: anywhere. */
 void *warm_pages_place(size_t length);

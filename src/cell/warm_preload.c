@@ -22,6 +22,7 @@
 #include "cell/warm.h"
 #include "cell/warm_files.h"
 #include "cell/warm_last.h"
+#include "cell/warm_own.h"
 #include "cell/warm_pages.h"
 #include "cell/warm_perl.h"
 #include "cell/warm_python.h"
@@ -33,12 +34,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
 #define EXPORT __attribute__((visibility("default")))
-enum { MAX_HANDLERS = 64, ROBUST_HEAD = 24, MAX_SIGNAL = 64, MAX_EVENTFDS = 8 };
+enum { MAX_HANDLERS = 64, ROBUST_HEAD = 24 };
 
 /* A preloaded library has nobody to carry its state. */
 static enum { OPEN_DOOR, ZYGOTE_DOOR, PRIMED_DOOR, PASSED_DOOR } door; /* passed: the block is there already, as fd 3 */
@@ -47,12 +47,7 @@ static struct handler {
     void (*prepare)(void), (*parent)(void), (*child)(void);
 } handlers[MAX_HANDLERS];
 static size_t handler_count;
-static bool too_many;                   /* handlers: a fork without one of them would be wrong */
-static struct own {                     /* what the interpreter of a zygote has made for itself */
-    uint64_t action[MAX_SIGNAL + 1][4]; /* struct sigaction as the kernel has it: the handler first */
-    int eventfd[MAX_EVENTFDS];
-    size_t eventfd_count;
-} own;
+static bool too_many;            /* handlers: a fork without one of them would be wrong */
 static struct entry_words words; /* the program's, once there is one */
 static struct prctl_mm_map layout;
 static struct warm_pages pages; /* that programs write to */
@@ -172,36 +167,7 @@ static void show_words(void)
     prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
 }
 
-/* ---- what an interpreter has set up for itself as it started, and a cell takes away ---- */
-
-static void remember_own(void)
-{
-    for (int number = 1; number <= MAX_SIGNAL; number++)
-        syscall(SYS_rt_sigaction, number, NULL, own.action[number], sizeof(uint64_t));
-    DIR *list = opendir("/proc/self/fd");
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        char link[32] = "";
-        if (readlinkat(dirfd(list), entry->d_name, link, sizeof link - 1) > 0 &&
-            strcmp(link, "anon_inode:[eventfd]") == 0 && own.eventfd_count < MAX_EVENTFDS)
-            own.eventfd[own.eventfd_count++] = (int)strtol(entry->d_name, NULL, 10);
-    }
-    if (list)
-        closedir(list);
-}
-
-/* Its handlers. And what wakes its threads, which must not be shared with other children, and which it may close
- * without asking whether it is there (Ruby dies if it is not): a new eventfd takes the place of each. */
-static void restore_own(void)
-{
-    for (int number = 1; number <= MAX_SIGNAL; number++)
-        if (own.action[number][0] && syscall(SYS_rt_sigaction, number, own.action[number], NULL, sizeof(uint64_t)) < 0)
-            _exit(125);
-    for (size_t i = 0; i < own.eventfd_count; i++) {
-        int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), want = own.eventfd[i];
-        if (fd < 0 || (fd != want && (dup3(fd, want, O_CLOEXEC) < 0 || close(fd) < 0)))
-            _exit(125);
-    }
-}
+/* ---- what a process finds of its own ---- */
 
 /* An interpreter that looks after its environment itself frees what it finds there (Perl), so that the list and each of
  * its words are memory of their own. */
@@ -282,7 +248,7 @@ static void open_door(int block)
         _exit(125);
     hc_close(block);
     door = wait_at_open ? PASSED_DOOR : OPEN_DOOR;
-    restore_own();
+    warm_own_restore();
 }
 
 static void take_pages(const struct entry *entry)
@@ -309,7 +275,7 @@ static void enter(const struct entry *entry, struct entry_fds *fds)
         door = PRIMED_DOOR;
         warm_last_is_heard(entry->witness != 0);
         if (wait_at_open) {
-            restore_own();
+            warm_own_restore();
             return;
         }
         block = wait_for_program();
@@ -410,7 +376,7 @@ static void serve(void)
     struct thread thread;
     if (too_many || !one_thread() || find_thread(&thread) < 0)
         _exit(3);
-    remember_own();
+    warm_own_remember();
     look_at_layout();
     if (rehearse())
         return;

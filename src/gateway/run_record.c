@@ -10,7 +10,7 @@
 #include "gateway/run_internal.h"
 #include "gateway/unwrap.h"
 #include "run/explain.h"
-#include "text/json.h"
+#include "text/json_out.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,64 +61,85 @@ int run_unwrap(struct gateway *gateway, struct request *request, struct hc_err *
 
 /* ---- shape ---- */
 
-static json_t *file_shapes(const struct request *request)
+static void put_file_shapes(struct hc_json_out *out, const struct request *request)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < request->file_count && i < SHAPE_NAMES; i++)
-        json_array_append_new(list, json_pack("{s:o, s:I}", "path", hc_json_text_lossy(request->files[i].path), "size",
-                                              (json_int_t)request->files[i].content.length));
-    return list;
+    hc_json_put_open(out, "files", '[');
+    for (size_t i = 0; i < request->file_count && i < SHAPE_NAMES; i++) {
+        hc_json_put_open(out, NULL, '{');
+        hc_json_put_lossy(out, "path", request->files[i].path);
+        hc_json_put_integer(out, "size", (int64_t)request->files[i].content.length);
+        hc_json_put_close(out, '}');
+    }
+    hc_json_put_close(out, ']');
 }
 
-static json_t *env_names(const struct request *request)
+static void put_env_names(struct hc_json_out *out, const struct request *request)
 {
-    json_t *list = json_array();
+    hc_json_put_open(out, "env", '[');
     for (size_t i = 0; i < request->env.count && i < SHAPE_NAMES; i++) {
         hc_cleanup_free char *name = strndup(request->env.item[i], strcspn(request->env.item[i], "="));
         if (name != NULL)
-            json_array_append_new(list, hc_json_text_lossy(name));
+            hc_json_put_lossy(out, NULL, name);
     }
-    return list;
+    hc_json_put_close(out, ']');
 }
 
-static json_t *mount_shapes(const struct request *request)
+static void put_limit_shapes(struct hc_json_out *out, const struct request *request)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < request->mount_count; i++)
-        json_array_append_new(list, json_pack("{s:o, s:o, s:b}", "host", hc_json_text_lossy(request->mounts[i].host),
-                                              "path", hc_json_text_lossy(request->mounts[i].path), "read_only",
-                                              request->mounts[i].read_only));
-    return list;
-}
-
-static json_t *limit_shapes(const struct request *request)
-{
-    json_t *object = json_object();
+    hc_json_put_open(out, "limits", '{');
     for (int id = 0; id < LIMIT_COUNT; id++) {
-        if (!request->limits.set[id])
-            continue;
         double value = (double)request->limits.value[id];
         double unit = limit_table[id].kind == LIMIT_KIND_DURATION ? 1e6
                       : limit_table[id].kind == LIMIT_KIND_MILLI  ? 1e3
                                                                   : 1;
-        json_object_set_new(object, limit_table[id].name, json_real(value / unit));
+        if (request->limits.set[id])
+            hc_json_put_real(out, limit_table[id].name, value / unit);
     }
-    return object;
+    hc_json_put_close(out, '}');
+}
+
+static void put_mount_shapes(struct hc_json_out *out, const struct request *request)
+{
+    hc_json_put_open(out, "mounts", '[');
+    for (size_t i = 0; i < request->mount_count; i++) {
+        hc_json_put_open(out, NULL, '{');
+        hc_json_put_lossy(out, "host", request->mounts[i].host);
+        hc_json_put_lossy(out, "path", request->mounts[i].path);
+        hc_json_put_bool(out, "read_only", request->mounts[i].read_only);
+        hc_json_put_close(out, '}');
+    }
+    hc_json_put_close(out, ']');
+}
+
+static void put_lossy_or_null(struct hc_json_out *out, const char *name, const char *text)
+{
+    if (text != NULL && text[0] != '\0')
+        hc_json_put_lossy(out, name, text);
+    else
+        hc_json_put_null(out, name);
 }
 
 static char *shape_of(const struct run *run)
 {
     const struct request *request = run->work->request;
-    hc_cleanup_json json_t *shape =
-        json_pack("{s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I}", "language",
-                  run->row.language[0] != '\0' ? json_string(run->row.language) : json_null(), "entry",
-                  run->work->plan.entry != NULL ? hc_json_text_lossy(run->work->plan.entry) : json_null(), "code_bytes",
-                  (json_int_t)request->code.length, "command_words", (json_int_t)request->command.count, "files",
-                  file_shapes(request), "stdin_bytes", (json_int_t)request->input.length, "args",
-                  (json_int_t)request->args.count, "env", env_names(request), "limits", limit_shapes(request), "mounts",
-                  mount_shapes(request), "stages", (json_int_t)request->stage_count, "tests",
-                  (json_int_t)request->test_count, "collect", (json_int_t)request->collect.count);
-    return shape != NULL ? hc_json_write(shape, false) : NULL;
+    struct hc_json_out out = HC_JSON_OUT(false);
+
+    hc_json_put_open(&out, NULL, '{');
+    put_lossy_or_null(&out, "language", run->row.language);
+    put_lossy_or_null(&out, "entry", run->work->plan.entry);
+    hc_json_put_integer(&out, "code_bytes", (int64_t)request->code.length);
+    hc_json_put_integer(&out, "command_words", (int64_t)request->command.count);
+    put_file_shapes(&out, request);
+    hc_json_put_integer(&out, "stdin_bytes", (int64_t)request->input.length);
+    hc_json_put_integer(&out, "args", (int64_t)request->args.count);
+    put_env_names(&out, request);
+    put_limit_shapes(&out, request);
+    put_mount_shapes(&out, request);
+    hc_json_put_integer(&out, "stages", (int64_t)request->stage_count);
+    hc_json_put_integer(&out, "tests", (int64_t)request->test_count);
+    hc_json_put_integer(&out, "collect", (int64_t)request->collect.count);
+    hc_json_put_close(&out, '}');
+    return hc_json_out_take(&out);
 }
 
 void run_describe(struct run *run)

@@ -5,336 +5,272 @@
  */
 #include "run/result.h"
 
-#include "base/buf.h"
 #include "base/fd.h"
 #include "run/diagnosis_json.h"
 #include "run/isolation.h"
 #include "text/base64.h"
-#include "text/json.h"
-#include <errno.h>
+#include "text/json_out.h"
+#include "text/utf8.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* Jansson's setters steal the value and fail on NULL, so a lack of memory anywhere shows as -1 from the setter.
- * `failed` gathers that: one check at the end. */
-struct writer {
-    json_t *object;
-    bool failed;
-};
-
-static void put(struct writer *writer, const char *key, json_t *value)
+static void put_milliseconds(struct hc_json_out *out, const char *name, uint64_t microseconds)
 {
-    if (json_object_set_new_nocheck(writer->object, key, value) != 0)
-        writer->failed = true;
+    hc_json_put_thousandths(out, name, (int64_t)microseconds);
 }
 
-static struct writer object_begin(void)
+static void put_integer_or_null(struct hc_json_out *out, const char *name, uint64_t value, bool known)
 {
-    json_t *object = json_object();
-    return (struct writer){object, !object};
+    if (known)
+        hc_json_put_integer(out, name, (int64_t)value);
+    else
+        hc_json_put_null(out, name);
 }
 
-/* The finished object, or NULL with what was gathered released. */
-static json_t *object_end(struct writer *writer)
+static void put_text_or_null(struct hc_json_out *out, const char *name, const char *text)
 {
-    if (!writer->failed)
-        return writer->object;
-    json_decref(writer->object);
-    return NULL;
+    if (text && text[0] != '\0')
+        hc_json_put_lossy(out, name, text);
+    else
+        hc_json_put_null(out, name);
 }
 
-static json_t *milliseconds(uint64_t microseconds)
+/* Files can be large: they are written as they are encoded. */
+static void put_base64(struct hc_json_out *out, const char *name, const char *data, size_t length)
 {
-    return json_real((double)microseconds / 1000);
+    enum { PIECE = 3 * 16 * 1024 }; /* a multiple of three needs no padding in between */
+    struct hc_buf *buf = hc_json_put_raw(out, name);
+
+    hc_buf_add(buf, "\"", 1);
+    for (size_t at = 0; at < length; at += PIECE) {
+        size_t left = length - at, size = 0;
+        hc_cleanup_free char *piece = hc_base64_encode(data + at, left < PIECE ? left : PIECE, &size);
+        if (!piece)
+            hc_json_out_fail(out);
+        else
+            hc_buf_add(buf, piece, size);
+    }
+    hc_buf_add(buf, "\"", 1);
 }
 
-static json_t *whole_or_real(double value)
+static void put_usage(struct hc_json_out *out, const struct job_facts *facts)
 {
-    return value == (double)(json_int_t)value ? json_integer((json_int_t)value) : json_real(value);
+    hc_json_put_open(out, "usage", '{');
+    put_milliseconds(out, "wall_ms", facts->wall);
+    put_milliseconds(out, "cpu_ms", facts->cpu);
+    put_milliseconds(out, "user_ms", facts->user);
+    put_milliseconds(out, "system_ms", facts->system);
+    put_integer_or_null(out, "memory_peak", facts->memory_peak, facts->memory_peak > 0);
+    put_integer_or_null(out, "pids_peak", facts->pids_peak, (facts->counted & ISOLATION_PIDS) != 0);
+    hc_json_put_close(out, '}');
 }
 
-static json_t *integer_or_null(uint64_t value, bool known)
+static void put_duration(struct hc_json_out *out, const char *name, uint64_t microseconds)
 {
-    return known ? json_integer((json_int_t)value) : json_null();
+    if (microseconds == 0)
+        hc_json_put_null(out, name);
+    else if (microseconds % 1000000 == 0)
+        hc_json_put_integer(out, name, (int64_t)(microseconds / 1000000));
+    else
+        hc_json_put_real(out, name, (double)microseconds / 1e6);
 }
 
-static json_t *text_or_null(const char *text)
+static void put_limits(struct hc_json_out *out, const struct limits *limits)
 {
-    return text && text[0] != '\0' ? hc_json_text_lossy(text) : json_null();
-}
-
-static json_t *base64(const char *data, size_t length)
-{
-    size_t encoded_length = 0;
-    hc_cleanup_free char *encoded = hc_base64_encode(data, length, &encoded_length);
-
-    return encoded ? hc_json_text(encoded, encoded_length) : NULL;
-}
-
-static json_t *usage_of(const struct job_facts *facts)
-{
-    struct writer usage = object_begin();
-
-    put(&usage, "wall_ms", milliseconds(facts->wall));
-    put(&usage, "cpu_ms", milliseconds(facts->cpu));
-    put(&usage, "user_ms", milliseconds(facts->user));
-    put(&usage, "system_ms", milliseconds(facts->system));
-    put(&usage, "memory_peak", integer_or_null(facts->memory_peak, facts->memory_peak > 0));
-    put(&usage, "pids_peak", integer_or_null(facts->pids_peak, (facts->counted & ISOLATION_PIDS) != 0));
-    return object_end(&usage);
-}
-
-static json_t *limits_of(const struct limits *limits)
-{
-    struct writer object = object_begin();
-
+    hc_json_put_open(out, "limits", '{');
     for (int id = 0; id < LIMIT_COUNT; id++) {
-        double value = (double)limits->value[id];
-        json_t *number = NULL;
+        const char *name = limit_table[id].name;
         switch (limit_table[id].kind) {
         case LIMIT_KIND_DURATION:
-            number = value == 0 ? json_null() : whole_or_real(value / 1e6);
+            put_duration(out, name, limits->value[id]);
             break;
         case LIMIT_KIND_MILLI:
-            number = json_real(value / 1000);
+            hc_json_put_thousandths(out, name, (int64_t)limits->value[id]);
             break;
         case LIMIT_KIND_SIZE:
         case LIMIT_KIND_NUMBER:
-            number = json_integer((json_int_t)limits->value[id]);
+            hc_json_put_integer(out, name, (int64_t)limits->value[id]);
             break;
         }
-        put(&object, limit_table[id].name, number);
     }
-    return object_end(&object);
+    hc_json_put_close(out, '}');
 }
 
-static json_t *signal_or_null(int signal)
+static void put_signal(struct hc_json_out *out, int signal)
 {
-    return signal != 0 ? json_integer(signal) : json_null();
+    put_integer_or_null(out, "signal", (uint64_t)signal, signal != 0);
 }
 
 /* What a compiler had to say about a program that it accepted. */
-static void put_stage_output(struct writer *object, const struct run_stage *stage)
+static void put_stage_output(struct hc_json_out *out, const struct run_stage *stage)
 {
     size_t length = 0;
     if (stage->output.total == 0)
         return;
     hc_cleanup_free char *bytes = capture_text(&stage->output, &length);
-    if (!bytes) {
-        object->failed = true;
-        return;
-    }
-    json_t *text = hc_json_text(bytes, length);
-    if (text)
-        put(object, "output", text);
+    if (!bytes)
+        hc_json_out_fail(out);
+    else if (hc_utf8_valid(bytes, length))
+        hc_json_put_text(out, "output", bytes, length);
     else
-        put(object, "output_base64", base64(bytes, length));
+        put_base64(out, "output_base64", bytes, length);
 }
 
-static json_t *stages_of(const struct result *result)
+static void put_stages(struct hc_json_out *out, const struct result *result)
 {
-    json_t *list = json_array();
-
+    hc_json_put_open(out, "stages", '[');
     for (size_t i = 0; i < result->stage_count; i++) {
         const struct run_stage *stage = &result->stages[i];
-        struct writer object = object_begin();
-        put(&object, "name", hc_json_text_lossy(stage->name));
-        put(&object, "status", json_string(run_status_word(stage->status)));
-        put(&object, "exit_code", json_integer(stage->exit_code));
-        put(&object, "signal", signal_or_null(stage->signal));
-        put(&object, "usage", usage_of(&stage->facts));
-        put(&object, "limits", limits_of(&stage->limits));
+        hc_json_put_open(out, NULL, '{');
+        hc_json_put_lossy(out, "name", stage->name);
+        hc_json_put_word(out, "status", run_status_word(stage->status));
+        hc_json_put_integer(out, "exit_code", stage->exit_code);
+        put_signal(out, stage->signal);
+        put_usage(out, &stage->facts);
+        put_limits(out, &stage->limits);
         if (stage->cached)
-            put(&object, "cached", json_true());
-        put_stage_output(&object, stage);
-        if (json_array_append_new(list, object_end(&object)) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+            hc_json_put_bool(out, "cached", true);
+        put_stage_output(out, stage);
+        hc_json_put_close(out, '}');
     }
-    return list;
+    hc_json_put_close(out, ']');
 }
 
 /* A path is the guest's own bytes. One that is not UTF-8 has no `path` but a `path_base64`. */
-static json_t *file_object(const struct result_file *file, bool content)
+static void put_file(struct hc_json_out *out, const struct result_file *file)
 {
-    struct writer object = object_begin();
-    json_t *path = hc_json_text(file->path, strlen(file->path));
+    size_t length = strlen(file->path);
 
-    put(&object, "path", path ? path : json_null());
-    if (!path)
-        put(&object, "path_base64", base64(file->path, strlen(file->path)));
-    put(&object, "type", json_string(file->type));
-    put(&object, "size", json_integer((json_int_t)file->size));
-    put(&object, "truncated", json_boolean(file->truncated));
-    if (content)
-        put(&object, "base64", base64(file->content.data, file->content.length));
-    return object_end(&object);
-}
-
-static json_t *files_of(const struct result *result)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < result->file_count; i++) {
-        if (json_array_append_new(list, file_object(&result->files[i], true)) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+    hc_json_put_open(out, NULL, '{');
+    if (hc_utf8_valid(file->path, length)) {
+        hc_json_put_text(out, "path", file->path, length);
+    } else {
+        hc_json_put_null(out, "path");
+        put_base64(out, "path_base64", file->path, length);
     }
-    return list;
+    hc_json_put_word(out, "type", file->type);
+    hc_json_put_integer(out, "size", (int64_t)file->size);
+    hc_json_put_bool(out, "truncated", file->truncated);
+    put_base64(out, "base64", file->content.data, file->content.length);
+    hc_json_put_close(out, '}');
 }
 
-static void write_file(const struct result_file *file, struct hc_buf *out)
+static void put_files(struct hc_json_out *out, const struct result *result)
 {
-    enum { PIECE = 3 * 16 * 1024 }; /* a multiple of three needs no padding in between */
-    hc_cleanup_json json_t *object = file_object(file, false);
-    hc_cleanup_free char *text = hc_json_write(object, false);
+    hc_json_put_open(out, "files", '[');
+    for (size_t i = 0; i < result->file_count; i++)
+        put_file(out, &result->files[i]);
+    hc_json_put_close(out, ']');
+}
 
-    if (!text) {
-        out->status = -ENOMEM;
+/* NULL: nothing is known, or needs to be. */
+static void put_diagnosis(struct hc_json_out *out, const struct diagnosis *diagnosis)
+{
+    if (!diagnosis) {
+        hc_json_put_null(out, "diagnosis");
         return;
     }
-    hc_buf_add(out, text, strlen(text) - 1);
-    hc_buf_add_str(out, ",\"base64\":\"");
-    for (size_t at = 0; at < file->content.length; at += PIECE) {
-        size_t left = file->content.length - at, length = 0;
-        hc_cleanup_free char *piece = hc_base64_encode(file->content.data + at, left < PIECE ? left : PIECE, &length);
-        if (!piece)
-            out->status = -ENOMEM;
-        hc_buf_add(out, piece, length);
-    }
-    hc_buf_add_str(out, "\"}");
+    hc_cleanup_json json_t *value = diagnosis_to_json(diagnosis);
+    hc_json_put_value(out, "diagnosis", value);
 }
 
-/* Collected files can be large, and a server makes results for many: their contents are written as they are encoded,
- * without a tree of values in between. Takes `text`, an object. */
-static char *add_files(char *text, const struct result *result)
+static void put_diagnosis_of(struct hc_json_out *out, const struct result *result)
 {
-    struct hc_buf out = HC_BUF_INIT(SIZE_MAX / 2);
-
-    if (!text)
-        return NULL;
-    hc_buf_add(&out, text, strlen(text) - 1);
-    free(text);
-    for (size_t i = 0; i < result->file_count; i++) {
-        hc_buf_add_str(&out, i == 0 ? ",\"files\":[" : ",");
-        write_file(&result->files[i], &out);
-    }
-    hc_buf_add_str(&out, "]}");
-    return hc_buf_take(&out, NULL);
+    struct diagnosis made;
+    const struct diagnosis *known = result->diagnosis;
+    put_diagnosis(out, known ? known : result_diagnose(result, &made) ? &made : NULL);
 }
 
-static json_t *diagnosis_of(const struct result *result)
+static void put_diagnosis_of_test(struct hc_json_out *out, const struct run_test *test)
 {
-    struct diagnosis diagnosis;
-
-    if (result->diagnosis)
-        return diagnosis_to_json(result->diagnosis);
-    return result_diagnose(result, &diagnosis) ? diagnosis_to_json(&diagnosis) : json_null();
+    struct diagnosis made;
+    const struct diagnosis *known = test->diagnosis;
+    put_diagnosis(out, known ? known : stage_diagnose(&test->job, &test->out, &test->err, &made) ? &made : NULL);
 }
 
-static json_t *diagnosis_of_test(const struct run_test *test)
-{
-    struct diagnosis diagnosis;
-
-    if (test->diagnosis)
-        return diagnosis_to_json(test->diagnosis);
-    return stage_diagnose(&test->job, &test->out, &test->err, &diagnosis) ? diagnosis_to_json(&diagnosis) : json_null();
-}
-
-static json_t *isolation_of(const struct result *result)
+static void put_isolation(struct hc_json_out *out, const struct result *result)
 {
     bool full = (result->isolation & ISOLATION_ALL) == ISOLATION_ALL && !result->weak;
-    struct writer object = object_begin();
-    json_t *layers = json_array();
 
+    hc_json_put_open(out, "isolation", '{');
+    hc_json_put_word(out, "level", full ? "full" : "weak");
+    hc_json_put_open(out, "layers", '[');
     for (unsigned bit = 0; bit < ISOLATION_LAYERS; bit++)
-        if (result->isolation & 1U << bit &&
-            json_array_append_new(layers, json_string(isolation_layer_words[bit])) != 0)
-            object.failed = true;
-    put(&object, "level", json_string(full ? "full" : "weak"));
-    put(&object, "layers", layers);
-    return object_end(&object);
+        if (result->isolation & 1U << bit)
+            hc_json_put_word(out, NULL, isolation_layer_words[bit]);
+    hc_json_put_close(out, ']');
+    hc_json_put_close(out, '}');
 }
 
-static json_t *timing_of(const struct result *result)
+static void put_timing(struct hc_json_out *out, const struct result *result)
 {
-    struct writer object = object_begin();
-
-    put(&object, "start", json_string(result->start ? result->start : "cold"));
-    put(&object, "queue_ms", milliseconds(result->queue_us));
-    put(&object, "prepare_ms", milliseconds(result->prepare_us));
-    put(&object, "run_ms", milliseconds(result->run_us));
-    put(&object, "total_ms", milliseconds(result->total_us));
-    return object_end(&object);
+    hc_json_put_open(out, "timing", '{');
+    hc_json_put_word(out, "start", result->start ? result->start : "cold");
+    put_milliseconds(out, "queue_ms", result->queue_us);
+    put_milliseconds(out, "prepare_ms", result->prepare_us);
+    put_milliseconds(out, "run_ms", result->run_us);
+    put_milliseconds(out, "total_ms", result->total_us);
+    hc_json_put_close(out, '}');
 }
 
-static void put_output(struct writer *object, const struct capture *captured_out, const struct capture *captured_err,
+static void put_output(struct hc_json_out *out, const struct capture *captured_out, const struct capture *captured_err,
                        uint64_t files_skipped)
 {
     size_t out_length = 0, err_length = 0;
-    hc_cleanup_free char *out = capture_text(captured_out, &out_length);
-    hc_cleanup_free char *err = capture_text(captured_err, &err_length);
+    hc_cleanup_free char *out_bytes = capture_text(captured_out, &out_length);
+    hc_cleanup_free char *err_bytes = capture_text(captured_err, &err_length);
 
-    if (!out || !err) {
-        object->failed = true;
+    if (!out_bytes || !err_bytes) {
+        hc_json_out_fail(out);
         return;
     }
-    json_t *out_text = hc_json_text(out, out_length), *err_text = hc_json_text(err, err_length);
-    bool text = out_text && err_text;
-    if (!text) {
-        json_decref(out_text);
-        json_decref(err_text);
-        out_text = base64(out, out_length);
-        err_text = base64(err, err_length);
-    }
-    put(object, "stdout", out_text);
-    put(object, "stderr", err_text);
-    put(object, "output_encoding", json_string(text ? "utf-8" : "base64"));
-    struct writer truncated = object_begin();
-    put(&truncated, "stdout", json_integer((json_int_t)capture_missing(captured_out)));
-    put(&truncated, "stderr", json_integer((json_int_t)capture_missing(captured_err)));
+    bool text = hc_utf8_valid(out_bytes, out_length) && hc_utf8_valid(err_bytes, err_length);
+    void (*put)(struct hc_json_out *, const char *, const char *, size_t) = text ? hc_json_put_text : put_base64;
+    put(out, "stdout", out_bytes, out_length);
+    put(out, "stderr", err_bytes, err_length);
+    hc_json_put_word(out, "output_encoding", text ? "utf-8" : "base64");
+    hc_json_put_open(out, "truncated", '{');
+    hc_json_put_integer(out, "stdout", (int64_t)capture_missing(captured_out));
+    hc_json_put_integer(out, "stderr", (int64_t)capture_missing(captured_err));
     if (files_skipped > 0)
-        put(&truncated, "files", json_integer((json_int_t)files_skipped));
-    put(object, "truncated", object_end(&truncated));
+        hc_json_put_integer(out, "files", (int64_t)files_skipped);
+    hc_json_put_close(out, '}');
 }
 
-static json_t *test_object(const struct run_test *test)
+static void put_test(struct hc_json_out *out, const struct run_test *test)
 {
     static const char *const matches[] = {[MATCH_EXACT] = "exact", [MATCH_WHITESPACE] = "whitespace"};
-    struct writer object = object_begin();
 
-    put(&object, "name", hc_json_text_lossy(test->job.name));
-    put(&object, "verdict", json_string(test_verdict(test)));
-    put(&object, "passed", json_boolean(test->passed));
-    put(&object, "match", text_or_null(matches[test->match]));
-    put(&object, "exit_code", json_integer(test->job.exit_code));
-    put(&object, "signal", signal_or_null(test->job.signal));
-    put_output(&object, &test->out, &test->err, 0);
-    put(&object, "usage", usage_of(&test->job.facts));
-    put(&object, "limits", limits_of(&test->job.limits));
-    put(&object, "diagnosis", diagnosis_of_test(test));
-    return object_end(&object);
+    hc_json_put_open(out, NULL, '{');
+    hc_json_put_lossy(out, "name", test->job.name);
+    hc_json_put_word(out, "verdict", test_verdict(test));
+    hc_json_put_bool(out, "passed", test->passed);
+    put_text_or_null(out, "match", matches[test->match]);
+    hc_json_put_integer(out, "exit_code", test->job.exit_code);
+    put_signal(out, test->job.signal);
+    put_output(out, &test->out, &test->err, 0);
+    put_usage(out, &test->job.facts);
+    put_limits(out, &test->job.limits);
+    put_diagnosis_of_test(out, test);
+    hc_json_put_close(out, '}');
 }
 
-static json_t *tests_of(const struct result *result)
+static void put_tests(struct hc_json_out *out, const struct result *result)
 {
-    if (result->tests_total == 0)
-        return json_null();
-    json_t *list = json_array();
-    for (size_t i = 0; i < result->test_count; i++) {
-        if (json_array_append_new(list, test_object(&result->tests[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+    if (result->tests_total == 0) {
+        hc_json_put_null(out, "tests");
+        return;
     }
-    return list;
+    hc_json_put_open(out, "tests", '[');
+    for (size_t i = 0; i < result->test_count; i++)
+        put_test(out, &result->tests[i]);
+    hc_json_put_close(out, ']');
+    hc_json_put_integer(out, "tests_passed", (int64_t)result_tests_passed(result));
+    hc_json_put_integer(out, "tests_total", (int64_t)result->tests_total);
 }
 
-static json_t *time_text(int64_t microseconds)
+static void put_time(struct hc_json_out *out, const char *name, int64_t microseconds)
 {
     time_t seconds = (time_t)(microseconds / 1000000);
     char date[32] = "", text[48];
@@ -343,52 +279,50 @@ static json_t *time_text(int64_t microseconds)
     if (gmtime_r(&seconds, &utc))
         strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(text, sizeof(text), "%s.%03dZ", date, (int)(microseconds / 1000 % 1000));
-    return json_string(text);
+    hc_json_put_word(out, name, text);
 }
 
 /* It was checked when the request was read. */
-static json_t *metadata_of(const struct result *result)
+static void put_metadata(struct hc_json_out *out, const struct result *result)
 {
-    json_t *metadata = NULL;
+    hc_cleanup_json json_t *metadata = NULL;
 
-    if (!result->metadata)
-        return json_object();
-    return hc_json_read(result->metadata, strlen(result->metadata), 64, &metadata, NULL) == 0 ? metadata : NULL;
+    if (!result->metadata) {
+        hc_json_put_open(out, "metadata", '{');
+        hc_json_put_close(out, '}');
+        return;
+    }
+    hc_json_read(result->metadata, strlen(result->metadata), 64, &metadata, NULL);
+    hc_json_put_value(out, "metadata", metadata);
 }
 
 char *result_to_json(const struct result *result, bool pretty)
 {
-    struct writer object = object_begin();
+    struct hc_json_out out = HC_JSON_OUT(pretty);
     struct job_facts usage;
 
     result_usage(result, &usage);
-    put(&object, "id", json_string(result->id));
+    hc_json_put_open(&out, NULL, '{');
+    hc_json_put_word(&out, "id", result->id);
     if (result->sandbox[0])
-        put(&object, "sandbox", json_string(result->sandbox));
-    put(&object, "status", json_string(run_status_word(result->status)));
-    put(&object, "success", json_boolean(result_success(result)));
-    put(&object, "exit_code", json_integer(result->exit_code));
-    put(&object, "signal", signal_or_null(result->signal));
-    put(&object, "timed_out", json_boolean(result->status == RUN_TIMEOUT));
-    put_output(&object, &result->out, &result->err, result->files_skipped);
-    put(&object, "language", text_or_null(result->language));
-    put(&object, "language_version", text_or_null(result->version));
-    put(&object, "usage", usage_of(&usage));
-    put(&object, "timing", timing_of(result));
-    put(&object, "isolation", isolation_of(result));
-    put(&object, "stages", stages_of(result));
-    put(&object, "tests", tests_of(result));
-    if (result->tests_total > 0) {
-        put(&object, "tests_passed", json_integer((json_int_t)result_tests_passed(result)));
-        put(&object, "tests_total", json_integer((json_int_t)result->tests_total));
-    }
-    bool apart = !pretty && result->file_count > 0;
-    if (!apart)
-        put(&object, "files", files_of(result));
-    put(&object, "diagnosis", diagnosis_of(result));
-    put(&object, "created_at", time_text(result->created_at));
-    put(&object, "metadata", metadata_of(result));
-    hc_cleanup_json json_t *root = object_end(&object);
-    char *text = hc_json_write(root, pretty);
-    return apart ? add_files(text, result) : text;
+        hc_json_put_word(&out, "sandbox", result->sandbox);
+    hc_json_put_word(&out, "status", run_status_word(result->status));
+    hc_json_put_bool(&out, "success", result_success(result));
+    hc_json_put_integer(&out, "exit_code", result->exit_code);
+    put_signal(&out, result->signal);
+    hc_json_put_bool(&out, "timed_out", result->status == RUN_TIMEOUT);
+    put_output(&out, &result->out, &result->err, result->files_skipped);
+    put_text_or_null(&out, "language", result->language);
+    put_text_or_null(&out, "language_version", result->version);
+    put_usage(&out, &usage);
+    put_timing(&out, result);
+    put_isolation(&out, result);
+    put_stages(&out, result);
+    put_tests(&out, result);
+    put_files(&out, result);
+    put_diagnosis_of(&out, result);
+    put_time(&out, "created_at", result->created_at);
+    put_metadata(&out, result);
+    hc_json_put_close(&out, '}');
+    return hc_json_out_take(&out);
 }

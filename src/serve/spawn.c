@@ -211,7 +211,8 @@ static int exec_gateway(void *plan, struct hc_err *err)
     char languages[64];
     snprintf(languages, sizeof languages, "HOTCELL_LANGUAGES=" SERVE_LANGUAGES "/%zu",
              birth->spawn->languages->count - 1);
-    char *argv[] = {"hotcell-gateway", NULL}, *envp[] = {languages, "PATH=/usr/bin:/bin", "GLIBC_TUNABLES=glibc.malloc.tcache_count=64", NULL};
+    char *argv[] = {"hotcell-gateway", NULL};
+    char *envp[] = {languages, "PATH=/usr/bin:/bin", "GLIBC_TUNABLES=glibc.malloc.tcache_count=64", NULL};
     syscall(SYS_execveat, birth->program, "", argv, envp, AT_EMPTY_PATH);
     return hc_fail_errno(err, HC_CLASS_OURS, errno, "exec");
 }

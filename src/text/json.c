@@ -1,17 +1,13 @@
 /*
  * Reading and writing JSON. Jansson does the parsing; this adds the depth limit, one error text, and a writer of our
- * own, because Jansson 2.14 prints 3.1 as 3.1000000000000001 unless it is given fewer digits, and then other numbers
- * lose some of theirs; and because it is called anew, with a table of what it has visited, for each value that is
- * written by itself.
+ * own (json_out.h), because Jansson 2.14 prints 3.1 as 3.1000000000000001 unless it is given fewer digits, and then
+ * other numbers lose some of theirs; and because it is called anew, with a table of what it has visited, for each value
+ * that is written by itself.
  */
 #include "text/json.h"
-#include "base/buf.h"
-#include "text/json_plain.h"
+#include "text/json_out.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,120 +61,14 @@ int hc_json_read(const char *text, size_t length, size_t depth, json_t **out, st
     return 0;
 }
 
-static int add_piece(const char *data, size_t length, void *buf)
-{
-    return hc_buf_add(buf, data, length) < 0 ? -1 : 0;
-}
-
-/* 15 digits are exact for every number that was written with 15 or fewer, and %g drops the zeros; 17 are exact for all.
- */
-static int digits_needed(double number)
-{
-    for (int digits = 15; digits < 17; digits++) {
-        char text[64];
-        snprintf(text, sizeof(text), "%.*g", digits, number);
-        if (strtod(text, NULL) == number)
-            return digits;
-    }
-    return 17;
-}
-
-/* A number of whole thousandths, which most are: microseconds as milliseconds. The text is the one that printf would
- * find by trying, for so few digits read back as the same number. */
-static bool write_thousandths(double number, struct hc_buf *buf)
-{
-    char text[32];
-    if (!(number > 0 && number < 1e9))
-        return false;
-    int64_t thousandths = (int64_t)(number * 1000 + 0.5);
-    if (thousandths == 0 || (double)thousandths / 1000 != number)
-        return false;
-    int length = snprintf(text, sizeof(text), "%" PRId64 ".%03d", thousandths / 1000, (int)(thousandths % 1000));
-    while (text[length - 1] == '0' && text[length - 2] != '.')
-        length--;
-    hc_buf_add(buf, text, (size_t)length);
-    return true;
-}
-
-static void write_scalar(const json_t *value, struct hc_buf *buf)
-{
-    char text[24];
-
-    switch (json_typeof(value)) {
-    case JSON_STRING:
-        hc_json_add_string(buf, json_string_value(value), json_string_length(value));
-        return;
-    case JSON_INTEGER:
-        hc_buf_add(buf, text, (size_t)snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(value)));
-        return;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        hc_buf_add_str(buf, json_is_true(value) ? "true" : "false");
-        return;
-    case JSON_NULL:
-        hc_buf_add_str(buf, "null");
-        return;
-    default:
-        break;
-    }
-    double number = json_real_value(value);
-    if (!write_thousandths(number, buf) &&
-        json_dump_callback(value, add_piece, buf, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits_needed(number))) != 0 &&
-        buf->status == 0)
-        buf->status = -ENOMEM;
-}
-
-/* `depth` is 0 or more for indented text, -1 for one line. */
-static void new_line(struct hc_buf *buf, int depth)
-{
-    if (depth >= 0)
-        hc_buf_printf(buf, "\n%*s", depth * 2, "");
-}
-
-static void write_value(const json_t *value, int depth, struct hc_buf *buf)
-{
-    bool object = json_is_object(value);
-    size_t count = object ? json_object_size(value) : json_array_size(value);
-    int inner = depth < 0 ? -1 : depth + 1;
-    const char *key, *comma = "";
-    const json_t *item;
-    size_t index;
-
-    if (!object && !json_is_array(value)) {
-        write_scalar(value, buf);
-        return;
-    }
-    hc_buf_add_str(buf, object ? "{" : "[");
-    json_object_foreach((json_t *)value, key, item)
-    {
-        hc_buf_add_str(buf, comma);
-        new_line(buf, inner);
-        hc_json_add_string(buf, key, strlen(key));
-        hc_buf_add_str(buf, depth < 0 ? ":" : ": ");
-        write_value(item, inner, buf);
-        comma = ",";
-    }
-    json_array_foreach(value, index, item)
-    {
-        hc_buf_add_str(buf, comma);
-        new_line(buf, inner);
-        write_value(item, inner, buf);
-        comma = ",";
-    }
-    if (count > 0)
-        new_line(buf, depth);
-    hc_buf_add_str(buf, object ? "}" : "]");
-}
-
 char *hc_json_write(const json_t *value, bool pretty)
 {
-    /* What is written was bounded when it was gathered. */
-    struct hc_buf buf = HC_BUF_INIT(SIZE_MAX / 2);
+    struct hc_json_out out = HC_JSON_OUT(pretty);
 
     if (!value)
         return NULL;
-    write_value(value, pretty ? 0 : -1, &buf);
-    return hc_buf_take(&buf, NULL);
+    hc_json_put_value(&out, NULL, value);
+    return hc_json_out_take(&out);
 }
 
 json_t *hc_json_text(const char *data, size_t length)

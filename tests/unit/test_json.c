@@ -1,6 +1,6 @@
 /* JSON as we read and write it, and base64. */
 #include "text/base64.h"
-#include "text/json.h"
+#include "text/json_out.h"
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,6 +135,78 @@ static void test_text_that_is_not_utf8_is_none_or_marked(void **state)
     json_decref(text);
 }
 
+/* Every kind of value, with names that a value by value writer could get wrong. */
+static char *written_by_value(bool pretty)
+{
+    struct hc_json_out out = HC_JSON_OUT(pretty);
+    hc_json_put_open(&out, NULL, '{');
+    hc_json_put_text(&out, "text", "a\0b\"\xe2\x82\xac", 7);
+    hc_json_put_lossy(&out, "lossy", "a\xff");
+    hc_json_put_integer(&out, "least", INT64_MIN);
+    hc_json_put_integer(&out, "most", INT64_MAX);
+    hc_json_put_real(&out, "real", -0.25);
+    hc_json_put_thousandths(&out, "ms", 1500);
+    hc_json_put_null(&out, "a name that is longer than what is written in one piece, \t and has a tab in it");
+    hc_json_put_open(&out, "\"quoted\"", '[');
+    hc_json_put_open(&out, NULL, '{');
+    hc_json_put_close(&out, '}');
+    hc_json_put_open(&out, NULL, '[');
+    hc_json_put_close(&out, ']');
+    hc_json_put_bool(&out, NULL, true);
+    hc_json_put_bool(&out, NULL, false);
+    hc_buf_add_str(hc_json_put_raw(&out, NULL), "\"raw\"");
+    hc_json_put_close(&out, ']');
+    hc_json_put_word(&out, "", "last");
+    hc_json_put_close(&out, '}');
+    return hc_json_out_take(&out);
+}
+
+static void test_value_by_value_is_written_as_the_whole_would_be(void **state)
+{
+    (void)state;
+    for (int pretty = 0; pretty < 2; pretty++) {
+        struct hc_err err = {0};
+        json_t *value = NULL;
+        char *text = written_by_value(pretty);
+        assert_non_null(text);
+        if (hc_json_read(text, strlen(text), 8, &value, &err) != 0)
+            fail_msg("%s: %s", text, err.message);
+        char *whole = hc_json_write(value, pretty);
+        assert_string_equal(text, whole);
+        assert_int_equal(json_object_size(value), 9);
+        assert_true(json_integer_value(json_object_get(value, "least")) == INT64_MIN);
+        assert_string_equal(json_string_value(json_object_get(value, "lossy")), "a?");
+        json_decref(value);
+        free(whole);
+        free(text);
+    }
+}
+
+static void test_thousandths_read_back_as_what_they_were(void **state)
+{
+    (void)state;
+    for (int64_t number = 0; number < INT64_C(40000000000000); number = number * 5 / 4 + 1) {
+        struct hc_json_out one = HC_JSON_OUT(false), other = HC_JSON_OUT(false);
+        hc_json_put_thousandths(&one, NULL, number);
+        hc_json_put_real(&other, NULL, (double)number / 1000);
+        char *text = hc_json_out_take(&one), *same = hc_json_out_take(&other);
+        assert_string_equal(text, same);
+        assert_true(strtod(text, NULL) == (double)number / 1000);
+        free(text);
+        free(same);
+    }
+}
+
+static void test_a_value_that_could_not_be_made_is_a_failure(void **state)
+{
+    (void)state;
+    struct hc_json_out out = HC_JSON_OUT(false);
+    hc_json_put_open(&out, NULL, '{');
+    hc_json_put_value(&out, "lost", NULL);
+    hc_json_put_close(&out, '}');
+    assert_null(hc_json_out_take(&out));
+}
+
 static void test_base64_goes_both_ways(void **state)
 {
     (void)state;
@@ -192,6 +264,9 @@ int main(void)
         cmocka_unit_test(test_what_is_not_strict_json_is_refused_with_its_place),
         cmocka_unit_test(test_depth_is_counted_exactly),
         cmocka_unit_test(test_text_that_is_not_utf8_is_none_or_marked),
+        cmocka_unit_test(test_value_by_value_is_written_as_the_whole_would_be),
+        cmocka_unit_test(test_thousandths_read_back_as_what_they_were),
+        cmocka_unit_test(test_a_value_that_could_not_be_made_is_a_failure),
         cmocka_unit_test(test_base64_goes_both_ways),
         cmocka_unit_test(test_base64_has_one_encoding_for_each_text),
     };

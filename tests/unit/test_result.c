@@ -1,8 +1,9 @@
 /* Results: which facts make which status, and JSON that is exact and valid whatever the guest wrote. */
+#include "base/fd.h"
 #include "run/result.h"
 #include "text/base64.h"
+#include "text/json.h"
 #include <errno.h>
-#include <jansson.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -252,14 +253,16 @@ static json_t *json_of(const struct result *result)
 {
     json_error_t error;
     char *pretty = result_to_json(result, true), *line = result_to_json(result, false);
-    assert_non_null(pretty);
-    assert_non_null(line);
-    assert_null(strchr(line, '\n'));
+    assert_true(pretty && line && !strchr(line, '\n'));
     json_t *one = json_loads(line, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     json_t *other = json_loads(pretty, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!one || !other)
         fail_msg("not JSON: %s", error.text);
     assert_true(json_equal(one, other));
+    /* As it would be written from the values that it was read into. */
+    hc_cleanup_free char *line_again = hc_json_write(one, false), *pretty_again = hc_json_write(other, true);
+    assert_string_equal(line, line_again);
+    assert_string_equal(pretty, pretty_again);
     json_decref(other);
     free(pretty);
     free(line);
