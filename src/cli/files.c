@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { FILE_LIMIT = 256 * 1024 * 1024, FOLDER_DEPTH = 64, MAX_CANDIDATES = 512 };
+enum { FILE_LIMIT = 256 * 1024 * 1024, FOLDER_DEPTH = 64, MAX_CANDIDATES = 512, MOST_TRIES = 10000 };
 
 static const char *last_part(const char *path)
 {
@@ -88,14 +88,25 @@ struct tree { /* a folder that is being added */
 static int add_folder(const struct tree *tree, int fd, const char *path, const char *name, int depth,
                       struct hc_err *err);
 
+/* Whatever is mounted or renamed anywhere on the machine makes the kernel unsure of a ".." that it has just passed, and
+ * it asks to be asked again (openat2(2), EAGAIN). A server that builds cells mounts some thousand times a second. */
+static int open_beneath(const struct tree *tree, const char *path)
+{
+    struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    int fd, tries = 0;
+    do
+        fd = (int)syscall(SYS_openat2, tree->root, path + tree->prefix, &how, sizeof how);
+    while (fd < 0 && errno == EAGAIN && ++tries < MOST_TRIES);
+    return fd;
+}
+
 /* A link to a file is followed within the tree, as it is at home. Whoever made the tree, which may be a stranger, does
  * not get another file of its user's into the cell by one that leads out of it. Links to folders can go round in
  * circles. -1: it is left out. */
 static int open_link(const struct tree *tree, const char *path)
 {
-    struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    hc_cleanup_fd int fd = (int)syscall(SYS_openat2, tree->root, path + tree->prefix, &how, sizeof how);
+    hc_cleanup_fd int fd = open_beneath(tree, path);
     struct stat info;
     if (fd < 0 && errno == EXDEV)
         message_note("%s is left out: it is a link that leads out of the folder; name the file itself with --file",

@@ -210,6 +210,26 @@ def test_a_link_that_leads_out_of_a_folder_brings_nothing_of_its_user_into_the_c
         assert b"nothing is left out" in done.stderr and b"secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount")
+def test_links_of_a_folder_are_followed_while_others_mount(tmp_path):
+    """The kernel is unsure of each ".." then, and asks to be asked again."""
+    tree = tmp_path / "tree"
+    (tree / "deep").mkdir(parents=True)
+    (tree / "file").write_text("text\n")
+    for number in range(200):
+        (tree / "deep" / f"link{number}").symlink_to("../file")
+    (tmp_path / "place").mkdir()
+    loop = 'while mount -t tmpfs none "$1"; do umount "$1"; done'
+    with subprocess.Popen(["unshare", "-m", "sh", "-c", loop, "mounts", tmp_path / "place"], stderr=subprocess.DEVNULL) as mounts:
+        try:
+            for _ in range(5):
+                done = hotcell("--file", ".", "--", "sh", "-c", "cat deep/* | wc -l", cwd=tree)
+                assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"200", b"")
+            assert mounts.poll() is None
+        finally:
+            mounts.kill()
+
+
 def test_a_folder_is_no_input(tmp_path):
     done = hotcell("--stdin", tmp_path, "--", "cat")
     assert done.returncode == 2 and f"{tmp_path} is a folder".encode() in done.stderr, done
