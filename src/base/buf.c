@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,9 +44,15 @@ static int reserve(struct hc_buf *buf, size_t extra)
     return 0;
 }
 
+int hc_buf_room(struct hc_buf *buf, size_t extra)
+{
+    return reserve(buf, extra);
+}
+
 int hc_buf_add(struct hc_buf *buf, const void *data, size_t length)
 {
-    int status = reserve(buf, length);
+    bool fits = buf->status == 0 && length < buf->capacity - buf->length; /* below the ceiling, as the capacity is */
+    int status = fits ? 0 : reserve(buf, length);
     if (status != 0)
         return status;
     if (length > 0)
@@ -65,9 +72,16 @@ int hc_buf_printf(struct hc_buf *buf, const char *format, ...)
     if (buf->status != 0)
         return buf->status;
     va_list arguments;
+    size_t room = buf->capacity - buf->length;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = vsnprintf(room > 0 ? buf->data + buf->length : NULL, room, format, arguments);
     va_end(arguments);
+    if (length >= 0 && (size_t)length < room) {
+        buf->length += (size_t)length;
+        return 0;
+    }
+    if (room > 0)
+        buf->data[buf->length] = '\0';
     if (length < 0)
         return buf->status = -ENOMEM;
     int status = reserve(buf, (size_t)length);

@@ -18,6 +18,8 @@ struct hc_buf {
 #define HC_BUF_INIT(limit) ((struct hc_buf){.ceiling = (limit)})
 
 void hc_buf_release(struct hc_buf *buf);
+/* For whoever knows what is coming: room for so many more bytes. 0 or the failure. */
+int hc_buf_room(struct hc_buf *buf, size_t extra);
 int hc_buf_add(struct hc_buf *buf, const void *data, size_t length);
 int hc_buf_add_str(struct hc_buf *buf, const char *text);
 int hc_buf_printf(struct hc_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));

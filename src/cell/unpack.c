@@ -16,18 +16,41 @@
 
 enum { SMALL = 1024, CHUNK = 16 * 1024 }; /* a large frame is touched, page by page, when it is made */
 
-/* Read by position: the fd may be one of several on the same open file, each with a cell of its own. */
+/* Read by position: the fd may be one of several on the same open file, each with a cell of its own. Most archives are
+ * shorter than what is read ahead. */
 struct source {
     int fd;
     off_t at;
     uint64_t left;
+    char ahead[SMALL];
+    size_t from, until; /* of `ahead`, what has not been taken */
 };
+
+static int read_ahead(struct source *source)
+{
+    ssize_t count;
+    do
+        count = pread(source->fd, source->ahead, sizeof source->ahead, source->at);
+    while (count < 0 && errno == EINTR);
+    source->from = 0;
+    source->until = count < 0 ? 0 : (size_t)count;
+    source->at += count < 0 ? 0 : count;
+    return count < 0 ? -errno : 0;
+}
+
+static size_t take_ahead(struct source *source, void *data, size_t length)
+{
+    size_t there = source->until - source->from, taken = length < there ? length : there;
+    memcpy(data, source->ahead + source->from, taken);
+    source->from += taken;
+    return taken;
+}
 
 static int take(struct source *source, void *data, size_t length, struct hc_err *err)
 {
     if (length > source->left)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the archive of files ends too soon");
-    for (size_t have = 0; have < length;) {
+    for (size_t have = take_ahead(source, data, length); have < length;) {
         ssize_t count = pread(source->fd, (char *)data + have, length - have, source->at);
         if (count < 0 && errno == EINTR)
             continue;
@@ -69,9 +92,12 @@ static int fail_file(struct hc_err *err, int code, const char *path)
     return -code;
 }
 
-/* The folder that the last component of `path` goes into, made where it is missing; *name is that component. */
+/* The folder that the last component of `path` goes into, made where it is missing; *name is that component. AT_FDCWD:
+ * the working directory. */
 static int open_parent(char *path, const char **name)
 {
+    if (!strchr(path, '/'))
+        return AT_FDCWD;
     hc_cleanup_fd int dir = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     char *at = path;
 
@@ -165,7 +191,7 @@ static int unpack_record(struct source *source, const struct archive_header *hea
     if (header->content_length > source->left)
         return hc_fail(err, HC_CLASS_OURS, EPROTO, "the archive of files ends too soon");
     hc_cleanup_fd int parent = open_parent(path, &name);
-    if (parent < 0)
+    if (parent < 0 && parent != AT_FDCWD)
         return fail_file(err, -parent, path);
     return header->type == ARCHIVE_SYMLINK ? unpack_symlink(source, header, parent, name, path, err)
                                            : unpack_file(source, header, parent, name, path, err);
@@ -176,7 +202,7 @@ int archive_unpack(int fd, struct hc_err *err)
     struct source source = {.fd = fd};
     struct stat stat;
 
-    if (fstat(fd, &stat) < 0)
+    if (fstat(fd, &stat) < 0 || read_ahead(&source) < 0)
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "cannot read the archive of files");
     source.left = (uint64_t)stat.st_size;
     while (source.left > 0) {

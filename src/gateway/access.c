@@ -51,8 +51,11 @@ static bool loopback_address(const char *name)
         return true;
     int parts = 0;
     for (const char *at = name; *at != '\0';) {
-        size_t digits = strspn(at, "0123456789");
-        if (digits == 0 || digits > 3 || strtoul(at, NULL, 10) > 255 || (digits > 1 && *at == '0'))
+        size_t digits = 0;
+        unsigned value = 0;
+        for (; digits < 4 && at[digits] >= '0' && at[digits] <= '9'; digits++)
+            value = value * 10 + (unsigned)(at[digits] - '0');
+        if (digits == 0 || digits > 3 || value > 255 || (digits > 1 && *at == '0'))
             return false;
         parts++;
         at += digits;

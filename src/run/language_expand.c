@@ -133,8 +133,22 @@ struct measures {
     char memory[32], cpus[32], cache[sizeof LANGUAGE_CACHE + 64];
 };
 
-static void measure(const struct language *language, const struct limits *limits, struct measures *measures)
+/* Whether a word of these may want them: {memory}, {cpus} or {cache}. */
+static bool want_measures(const struct words *templates)
 {
+    for (size_t i = 0; i < templates->count; i++)
+        for (const char *at = strchr(templates->item[i], '{'); at != NULL; at = strchr(at + 1, '{'))
+            if (at[1] == 'm' || at[1] == 'c')
+                return true;
+    return false;
+}
+
+static void measure(const struct language *language, const struct words *templates, const struct limits *limits,
+                    struct measures *measures)
+{
+    measures->memory[0] = measures->cpus[0] = measures->cache[0] = '\0';
+    if (!want_measures(templates))
+        return;
     snprintf(measures->cache, sizeof measures->cache, LANGUAGE_CACHE "/%s", language->name);
     uint64_t mib = limit_of(limits, LIMIT_MEMORY) >> 20;
     snprintf(measures->memory, sizeof measures->memory, "%" PRIu64, mib > 0 ? mib : 1);
@@ -162,7 +176,7 @@ int language_expand(const struct language *language, const struct language_stage
     const char *dot = strrchr(base, '.');
     int stem_length = dot != NULL && dot != base ? (int)(dot - base) : (int)strlen(base);
     struct measures measures;
-    measure(language, limits, &measures);
+    measure(language, &stage->command, limits, &measures);
 
     hc_cleanup_free char *entry_word = file_word(entry);
     hc_cleanup_free char *stem = NULL;
@@ -184,7 +198,7 @@ int language_expand_warm(const struct language *language, const struct words *te
 {
     struct measures measures;
     char driver[sizeof LANGUAGE_DRIVERS + 64];
-    measure(language, limits, &measures);
+    measure(language, templates, limits, &measures);
     snprintf(driver, sizeof driver, LANGUAGE_DRIVERS "/%s", language->name);
     const struct values values = {
         {"", "", LANGUAGE_OUT, "", work_dir, measures.memory, measures.cpus, driver, measures.cache}};

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { USUAL_SIZE = 2000 }; /* of what is there besides a program's output */
+
 static void put_milliseconds(struct hc_json_out *out, const char *name, uint64_t microseconds)
 {
     hc_json_put_thousandths(out, name, (int64_t)microseconds);
@@ -302,6 +304,7 @@ char *result_to_json(const struct result *result, bool pretty)
     struct job_facts usage;
 
     result_usage(result, &usage);
+    hc_buf_room(&out.buf, USUAL_SIZE);
     hc_json_put_open(&out, NULL, '{');
     hc_json_put_word(&out, "id", result->id);
     if (result->sandbox[0])

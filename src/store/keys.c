@@ -200,12 +200,14 @@ static const volatile void *index_header(struct store *store)
     return store->index;
 }
 
-static void copy_header(const volatile unsigned char *from, unsigned char *to)
+static void copy_header(const volatile uint64_t *from, unsigned char *to)
 {
+    uint64_t words[INDEX_HEADER / sizeof(uint64_t)];
     atomic_thread_fence(memory_order_seq_cst);
-    for (size_t i = 0; i < INDEX_HEADER; i++)
-        to[i] = from[i];
+    for (size_t i = 0; i < INDEX_HEADER / sizeof(uint64_t); i++)
+        words[i] = from[i];
     atomic_thread_fence(memory_order_seq_cst);
+    memcpy(to, words, sizeof words);
 }
 
 /* What the database says, by this connection. The header is looked at before the question: what is committed in between

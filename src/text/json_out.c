@@ -25,19 +25,11 @@ static void new_line(struct hc_json_out *out)
         hc_buf_printf(&out->buf, "\n%*s", (int)out->depth * 2, "");
 }
 
-static bool is_simple(const char *name)
-{
-    for (; *name; name++)
-        if ((unsigned char)*name < 0x20 || *name == '"' || *name == '\\')
-            return false;
-    return true;
-}
-
-/* What stands before a value. A name of ours goes in one piece: most of a text is names. */
+/* What stands before a value, in one piece where the name is an ordinary one: most of a text is names. */
 static void begin(struct hc_json_out *out, const char *name)
 {
     char piece[48];
-    size_t at = 0, length = name ? strlen(name) : 0;
+    size_t at = 0, start;
     if (out->more)
         piece[at++] = ',';
     out->more = true;
@@ -46,18 +38,22 @@ static void begin(struct hc_json_out *out, const char *name)
         at = 0;
         new_line(out);
     }
-    if (name && length < sizeof piece - 8 && is_simple(name)) {
+    start = at;
+    if (name) {
+        const char *next = name;
         piece[at++] = '"';
-        memcpy(piece + at, name, length);
-        at += length;
+        for (; (unsigned char)*next >= 0x20 && *next != '"' && *next != '\\' && at < sizeof piece - 3; next++)
+            piece[at++] = *next;
         memcpy(piece + at, "\": ", 3);
         at += out->pretty ? 3 : 2;
-        hc_buf_add(&out->buf, piece, at);
-        return;
+        if (!*next) {
+            hc_buf_add(&out->buf, piece, at);
+            return;
+        }
     }
-    hc_buf_add(&out->buf, piece, at);
+    hc_buf_add(&out->buf, piece, start);
     if (name) {
-        hc_json_add_string(&out->buf, name, length);
+        hc_json_add_string(&out->buf, name, strlen(name));
         hc_buf_add_str(&out->buf, out->pretty ? ": " : ":");
     }
 }
