@@ -1,6 +1,6 @@
 /*
  * What every run needs and what is the same for all, made while nobody waits: pipes, memory files, an input with
- * nothing in it. One thread's.
+ * nothing in it, and room on the heap. One thread's.
  */
 #ifndef HC_RUN_STOCK_H
 #define HC_RUN_STOCK_H
