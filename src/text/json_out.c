@@ -44,8 +44,10 @@ static void begin(struct hc_json_out *out, const char *name)
         piece[at++] = '"';
         for (; (unsigned char)*next >= 0x20 && *next != '"' && *next != '\\' && at < sizeof piece - 3; next++)
             piece[at++] = *next;
-        memcpy(piece + at, "\": ", 3);
-        at += out->pretty ? 3 : 2;
+        piece[at++] = '"';
+        piece[at++] = ':';
+        if (out->pretty)
+            piece[at++] = ' ';
         if (!*next) {
             hc_buf_add(&out->buf, piece, at);
             return;
