@@ -348,8 +348,9 @@ static bool serve_one(const struct warm_request *request, const int *fds, size_t
 
 static pid_t fork_really(void)
 {
+    int saved = errno; /* a program that forks finds it as it was */
     pid_t (*real)(void) = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
-    errno = ENOSYS;
+    errno = real ? saved : ENOSYS;
     return real ? real() : -1;
 }
 

@@ -11,35 +11,30 @@ my @env = split /\0/, do { local $/; readline $list };
 my ($first) = grep { $env[$_] =~ /\AHOTCELL_WARM=/ } 0 .. $#env;
 delete @ENV{ map { /\A([^=]*)/ } splice @env, $first // @env };
 
-# It holds on to itself: what is freed is work, for each child. What most children do not need is text until it is.
+# It holds on to itself: what is freed is work, for each child.
 my $begin;
 $begin = sub {
     my $usual = shift;
     delete $main::{__hotcell__};
     $^T = time;
     return $begin if $usual;    # else fd 3 is the block
-    eval q{
-        local ($_, $/, $!, $@);
-        local $^F = 3;    # an fd up to this keeps its number when its handle is opened anew
-        open my $script, '<&=', 3 or exit 125;
-        my ($argc, $envc, undef, @words) = split /\0/, readline $script, -1;
-        my @argv = splice @words, 0, $argc;
-        my @env = splice @words, 0, $envc;
-        %ENV = map { /\A([^=]*)=(.*)\z/s } reverse @env;
-        my ($good, $first) = ("@argv[1 .. 3]" eq "-I$INC[0] -M5;\$|=1 $0", '');
-        $good &&= open $script, '<', $0;
-        if ($good) { # options in a first line are taken from the command line anew, which is not this one
-            sysread $script, $first, 256;
-            sysseek $script, 0, 0;
-            $good = $first =~ m{\A#!\s*(?:\S*/)?(?:env[ \t]+)?perl(?:[ \t]+-w)?[ \t]*\r?\n} if substr($first, 0, 2) eq '#!';
-        }
-        if (not $good) {
-            fcntl $script, 2, 1 if open $script, '<&=', 3;    # close-on-exec: Perl itself has it open as well
-            exec { $argv[0] } @argv;
-        }
-        @ARGV = @argv[4 .. $#argv];
-        1;
-    } or exit 125;
+    local ($_, $/, $!, $@);
+    local $^F = 3;    # an fd up to this keeps its number when its handle is opened anew
+    open my $script, '<&=', 3 or exit 125;
+    my ($argc, $envc, undef, @words) = split /\0/, readline $script, -1;
+    my @argv = splice @words, 0, $argc;
+    my @env = splice @words, 0, $envc;
+    %ENV = map { /\A([^=]*)=(.*)\z/s } reverse @env;
+    my ($good, $first) = ("@argv[1 .. 3]" eq "-I$INC[0] -M5;\$|=1 $0", '');
+    $good &&= open $script, '<', $0;
+    if ($good) { # options in a first line are taken from the command line anew, which is not this one
+        sysread $script, $first, 256;
+        sysseek $script, 0, 0;
+        $good = $first =~ m{\A#!\s*(?:\S*/)?(?:env[ \t]+)?perl(?:[ \t]+-w)?[ \t]*\r?\n} if substr($first, 0, 2) eq '#!';
+    }
+    fcntl $script, 2, 1 if $good or open $script, '<&=', 3;    # close-on-exec: nobody inherits the script
+    exec { $argv[0] } @argv if not $good;
+    @ARGV = @argv[4 .. $#argv];
 };
 *main::__hotcell__ = $begin;
 delete $main::{__ANON__};
