@@ -12,6 +12,7 @@
 #include "run/drive.h"
 #include "run/language_diagnosis.h"
 #include "run/plan.h"
+#include "run/stock.h"
 #include "run/warm.h"
 #include "serve/proto.h"
 #include "text/json.h"
@@ -246,6 +247,7 @@ static void on_answer(void *data)
             find_version(&catalogue->result.err, language, version);
     }
     release_question(catalogue);
+    stock_refill();
     if (!failed)
         ask_later(catalogue);
 }

@@ -4,6 +4,7 @@
 #include "gateway/mcp_servers_internal.h"
 #include "gateway/runs.h"
 #include "run/isolation.h"
+#include "run/stock.h"
 #include "text/json.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -160,6 +161,7 @@ static void on_ended(void *data)
 {
     struct attached *server = data;
     server->drive = NULL;
+    stock_refill();
     if (server->doomed) {
         attached_free(server);
         return;

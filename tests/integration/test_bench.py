@@ -18,6 +18,7 @@ NAMES = {CLIENT: "launch", GATEWAY: "hotcell-gateway", WARDEN: "hotcell-warden",
 @pytest.fixture(name="course")
 def course_module(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    monkeypatch.delitem(sys.modules, "server", raising=False)  # the tests have another one
     spec = importlib.util.spec_from_file_location("course", ROOT / "bench" / "course.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

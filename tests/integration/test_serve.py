@@ -167,7 +167,7 @@ def test_the_gateway_has_open_what_it_was_given_and_its_own_files(busy, processe
         assert busy.run(command=["/bin/true"]).status == 200
     expected = {"/dev/null", "pair", "listener", "anon_inode:[eventpoll]", "anon_inode:[timerfd]", "anon_inode:[eventfd]", "pipe:",
                 "/proc/self/statm", "/proc/self/fd", "/state/history.db", "/state/history.db-wal", "/state/history.db-shm", "/state/history.db-runs",
-                f"{busy.state}/audit.log", "/memfd:hotcell-files (deleted)", "/memfd:hotcell-args (deleted)"}
+                f"{busy.state}/audit.log", "/memfd:hotcell (deleted)"}
     assert until(lambda: set(kinds_of(processes.gateway)) <= expected), set(kinds_of(processes.gateway)) - expected
     kinds = kinds_of(processes.gateway)
     assert kinds.count("pair") == 3, "the keeper, the keeper for the audit log, and the warden"
