@@ -215,8 +215,11 @@ static int start_child(const struct cell_host *host, struct cell *cell, int door
         _exit(125);
     }
     int code = errno;
-    if (cell->pid > 0 && !host->many_cells) /* a server builds ahead, and nobody waits */
-        hc_place_elsewhere(cell->pid);
+    if (cell->pid > 0 && !host->many_cells) { /* a server builds ahead, and nobody waits */
+        cpu_set_t allowed;
+        hc_place_note(&allowed);
+        hc_place_elsewhere(cell->pid, &allowed);
+    }
     hc_close(report[1]);
     hc_close(gate[0]);
     hc_close(built[1]);

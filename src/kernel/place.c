@@ -1,11 +1,11 @@
 /* See place.h. */
 #include "kernel/place.h"
 
-/* This processor, or the others that this process may use. False: there is no choice. */
-static bool choose(bool here, cpu_set_t *allowed, cpu_set_t *wanted)
+/* This processor, or the others of those. False: there is no choice. */
+static bool choose(bool here, const cpu_set_t *allowed, cpu_set_t *wanted)
 {
     int cpu = sched_getcpu();
-    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *allowed, allowed) < 0 || CPU_COUNT(allowed) < 2)
+    if (cpu < 0 || cpu >= CPU_SETSIZE || CPU_COUNT(allowed) < 2)
         return false;
     CPU_ZERO(wanted);
     CPU_SET(cpu, wanted);
@@ -15,26 +15,35 @@ static bool choose(bool here, cpu_set_t *allowed, cpu_set_t *wanted)
 }
 
 /* The first call moves it, if it has not begun by then; the second lets it go where it might before. */
-static void place(pid_t child, bool here)
+static void place(pid_t child, bool here, const cpu_set_t *allowed)
 {
-    cpu_set_t allowed, wanted;
-    if (choose(here, &allowed, &wanted) && sched_setaffinity(child, sizeof wanted, &wanted) == 0)
-        (void)sched_setaffinity(child, sizeof allowed, &allowed);
+    cpu_set_t wanted;
+    if (choose(here, allowed, &wanted) && sched_setaffinity(child, sizeof wanted, &wanted) == 0)
+        (void)sched_setaffinity(child, sizeof *allowed, allowed);
 }
 
-void hc_place_elsewhere(pid_t child)
+void hc_place_note(cpu_set_t *allowed)
 {
-    place(child, false);
+    if (sched_getaffinity(0, sizeof *allowed, allowed) < 0)
+        CPU_ZERO(allowed);
+}
+
+void hc_place_elsewhere(pid_t child, const cpu_set_t *allowed)
+{
+    place(child, false, allowed);
 }
 
 void hc_place_here(pid_t child)
 {
-    place(child, true);
+    cpu_set_t allowed;
+    hc_place_note(&allowed);
+    place(child, true, &allowed);
 }
 
 bool hc_place_hold(cpu_set_t *allowed)
 {
     cpu_set_t here;
+    hc_place_note(allowed);
     return choose(true, allowed, &here) && sched_setaffinity(0, sizeof here, &here) == 0;
 }
 

@@ -12,8 +12,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Its parent goes on working. */
-void hc_place_elsewhere(pid_t child);
+/* Where this process may run. */
+void hc_place_note(cpu_set_t *allowed);
+/* Its parent goes on working. Afterwards the child may run where `allowed` says: what the parent finds out for itself
+ * may be wrong, for whoever made the parent may be about to place that. */
+void hc_place_elsewhere(pid_t child, const cpu_set_t *allowed);
 /* Its parent is about to wait, and the others are at work. */
 void hc_place_here(pid_t child);
 /* Children that are made before hc_place_release begin here. False: there is nothing to release. */

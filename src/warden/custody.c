@@ -224,8 +224,8 @@ static int clone_warden(struct custody *custody, struct hc_err *err)
     int code = errno;
     if (pid > 0) {
         custody->pid = pid;
-        if (!custody->service)
-            hc_place_elsewhere(pid);
+        if (custody->processors)
+            hc_place_elsewhere(pid, custody->processors);
     }
     if (range && seteuid(0) < 0)
         result = hc_fail_errno(err, HC_CLASS_HOST, errno, "becoming root again");

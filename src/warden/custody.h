@@ -11,6 +11,7 @@
 #include "kernel/cgroup.h"
 #include "warden/proto.h"
 #include "warden/uids.h"
+#include <sched.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -26,6 +27,7 @@ enum { CUSTODY_STORED_UID = 0x70000000 - 1 };
 
 struct custody {
     const struct keeper_plan *plan; /* the caller's */
+    const cpu_set_t *processors;    /* for one run: where it may run; the caller's */
     /* Service: a detached mount of the volume with this number (CELL_FIRST_VOLUME and up); NULL: there are none. */
     int (*volume)(void *data, uint32_t number, struct hc_err *err);
     void *volume_data;

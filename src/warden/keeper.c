@@ -102,12 +102,15 @@ static void leave_client(int *client, int *warden, int *alone)
         _exit(125);
 }
 
-static _Noreturn void keep(const struct keeper_plan *plan, int client, int warden, int alone)
+/* `processors`: where the client may run. The keeper is being placed by it, and may find itself on fewer. */
+static _Noreturn void keep(const struct keeper_plan *plan, const cpu_set_t *processors, int client, int warden,
+                           int alone)
 {
     struct hc_err err = {0};
     struct custody custody;
     leave_client(&client, &warden, &alone);
     custody_init(&custody, plan);
+    custody.processors = processors;
     if (custody_start(&custody, warden, &err) < 0)
         custody_report(warden, &err);
     hc_close(client);
@@ -127,12 +130,14 @@ int keeper_start(const struct keeper_plan *plan, struct keeper *keeper, struct h
         return hc_fail_errno(err, HC_CLASS_OURS, errno, "making a socket");
     if (pipe2(alone, O_CLOEXEC | O_NONBLOCK) < 0)
         alone[0] = alone[1] = -1; /* then it is waited for */
+    cpu_set_t processors;
+    hc_place_note(&processors);
     keeper->pid = fork();
     if (keeper->pid == 0)
-        keep(plan, ends[0], ends[1], alone[1]);
+        keep(plan, &processors, ends[0], ends[1], alone[1]);
     int code = errno;
     if (keeper->pid > 0)
-        hc_place_elsewhere(keeper->pid);
+        hc_place_elsewhere(keeper->pid, &processors);
     hc_close(ends[1]);
     hc_close(alone[1]);
     if (keeper->pid < 0) {
