@@ -111,22 +111,14 @@ static void put_mount_shapes(struct hc_json_out *out, const struct request *requ
     hc_json_put_close(out, ']');
 }
 
-static void put_lossy_or_null(struct hc_json_out *out, const char *name, const char *text)
-{
-    if (text != NULL && text[0] != '\0')
-        hc_json_put_lossy(out, name, text);
-    else
-        hc_json_put_null(out, name);
-}
-
 static char *shape_of(const struct run *run)
 {
     const struct request *request = run->work->request;
     struct hc_json_out out = HC_JSON_OUT(false);
 
     hc_json_put_open(&out, NULL, '{');
-    put_lossy_or_null(&out, "language", run->row.language);
-    put_lossy_or_null(&out, "entry", run->work->plan.entry);
+    hc_json_put_known(&out, "language", run->row.language);
+    hc_json_put_known(&out, "entry", run->work->plan.entry);
     hc_json_put_integer(&out, "code_bytes", (int64_t)request->code.length);
     hc_json_put_integer(&out, "command_words", (int64_t)request->command.count);
     put_file_shapes(&out, request);

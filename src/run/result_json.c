@@ -30,14 +30,6 @@ static void put_integer_or_null(struct hc_json_out *out, const char *name, uint6
         hc_json_put_null(out, name);
 }
 
-static void put_text_or_null(struct hc_json_out *out, const char *name, const char *text)
-{
-    if (text && text[0] != '\0')
-        hc_json_put_lossy(out, name, text);
-    else
-        hc_json_put_null(out, name);
-}
-
 /* Files can be large: they are written as they are encoded. */
 static void put_base64(struct hc_json_out *out, const char *name, const char *data, size_t length)
 {
@@ -248,7 +240,7 @@ static void put_test(struct hc_json_out *out, const struct run_test *test)
     hc_json_put_lossy(out, "name", test->job.name);
     hc_json_put_word(out, "verdict", test_verdict(test));
     hc_json_put_bool(out, "passed", test->passed);
-    put_text_or_null(out, "match", matches[test->match]);
+    hc_json_put_known(out, "match", matches[test->match]);
     hc_json_put_integer(out, "exit_code", test->job.exit_code);
     put_signal(out, test->job.signal);
     put_output(out, &test->out, &test->err, 0);
@@ -315,8 +307,8 @@ char *result_to_json(const struct result *result, bool pretty)
     put_signal(&out, result->signal);
     hc_json_put_bool(&out, "timed_out", result->status == RUN_TIMEOUT);
     put_output(&out, &result->out, &result->err, result->files_skipped);
-    put_text_or_null(&out, "language", result->language);
-    put_text_or_null(&out, "language_version", result->version);
+    hc_json_put_known(&out, "language", result->language);
+    hc_json_put_known(&out, "language_version", result->version);
     put_usage(&out, &usage);
     put_timing(&out, result);
     put_isolation(&out, result);

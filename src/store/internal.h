@@ -250,14 +250,14 @@ struct store {
     /* The queue. All of it is under `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t work, settled;
-    struct task *first, *last; /* to be written */
-    size_t pressing;           /* how many of them are not patient */
-    bool owes_wake;            /* the thread may have to be woken: soon, by who comes next, */
-    struct hc_timer *owed;     /* or, where nobody comes, by this; the loop's */
-    bool at_once;              /* the loop is writing one itself, and looks at `done_first` afterwards */
-    struct hc_timer *told;     /* when it does; the loop's */
-    struct hc_timer *expected; /* then it is seen to that the next end takes less time; the loop's */
-    uint64_t expected_at;
+    struct task *first, *last;           /* to be written */
+    size_t pressing;                     /* how many of them are not patient */
+    bool owes_wake;                      /* the thread may have to be woken: soon, by who comes next, */
+    struct hc_timer *owed;               /* or, where nobody comes, by this; the loop's */
+    bool at_once;                        /* the loop is writing one itself, and looks at `done_first` afterwards */
+    struct hc_timer *told;               /* when it does; the loop's */
+    struct hc_timer *expected;           /* then it is seen to that the next end takes less time; the loop's */
+    uint64_t expected_at;                /* when that is to be */
     uint64_t waiting_since;              /* when the first of them came */
     bool busy;                           /* somebody is using `writer` */
     bool writing;                        /* somebody is making a batch of the queue durable */

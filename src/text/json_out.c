@@ -99,6 +99,14 @@ void hc_json_put_lossy(struct hc_json_out *out, const char *name, const char *te
     hc_json_put_value(out, name, value);
 }
 
+void hc_json_put_known(struct hc_json_out *out, const char *name, const char *text)
+{
+    if (text && text[0] != '\0')
+        hc_json_put_lossy(out, name, text);
+    else
+        hc_json_put_null(out, name);
+}
+
 /* They end before `end`. Returns where they begin. */
 static char *write_digits(char *end, uint64_t number)
 {

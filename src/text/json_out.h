@@ -32,6 +32,7 @@ void hc_json_put_close(struct hc_json_out *out, char bracket);                  
 void hc_json_put_text(struct hc_json_out *out, const char *name, const char *bytes, size_t length); /* UTF-8 */
 void hc_json_put_word(struct hc_json_out *out, const char *name, const char *word);                 /* UTF-8 */
 void hc_json_put_lossy(struct hc_json_out *out, const char *name, const char *text); /* as hc_json_text_lossy */
+void hc_json_put_known(struct hc_json_out *out, const char *name, const char *text); /* so; null if NULL or "" */
 void hc_json_put_integer(struct hc_json_out *out, const char *name, int64_t number);
 void hc_json_put_real(struct hc_json_out *out, const char *name, double number);
 /* A real number, and the same text as for number / 1000.0. */
